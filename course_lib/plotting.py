@@ -105,14 +105,14 @@ def canvas(
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Drawing
 
-    settings: dict[str, Any] = {
+    settings: Any = {  # matplotlib types each key by name; these are its own names
         "svg.hashsalt": "trace-a-tensor", "svg.fonttype": "path", "font.size": 11, "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "axes.axisbelow": True,
         "legend.frameon": False,
     }  # fmt: skip
     with rc_context(settings):
         drawing = Drawing(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(drawing)  # type: ignore[no-untyped-call]
+        FigureCanvasSVG(drawing)
         axes = drawing.add_subplot()
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)

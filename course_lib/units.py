@@ -72,7 +72,8 @@ def format_quantity(value: float, unit: str, *, digits: int = 3) -> str:
     magnitude = abs(value)
     for prefix, scale in reversed(_DECIMAL.items()):
         if prefix != "K" and scale > 1 and magnitude >= scale:
-            return f"{value / scale:.{digits}g} {prefix}{unit}" if magnitude / scale < 1000 else f"{value:.{digits}g} {unit}"
+            scaled = value / scale
+            return f"{scaled:.{digits}g} {prefix}{unit}" if abs(scaled) < 1000 else f"{value:.{digits}g} {unit}"
     return f"{value:.{digits}g} {unit}"
 
 
