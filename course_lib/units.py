@@ -23,8 +23,8 @@ HOUR = 3600
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "Ti": TiB, "Pi": 2**50}
 _BASE = {
-    "B": "byte", "byte": "byte", "bytes": "byte", "B/s": "byte/s", "FLOP": "FLOP", "FLOPs": "FLOP",
-    "FLOPS": "FLOP/s", "FLOP/s": "FLOP/s", "FLOPs/s": "FLOP/s", "OP/s": "FLOP/s", "OPS": "FLOP/s",
+    "B": "byte", "byte": "byte", "bytes": "byte", "B/s": "byte/s", "Bps": "byte/s", "FLOP": "FLOP", "FLOPs": "FLOP",
+    "FLOPS": "FLOP/s", "FLOP/s": "FLOP/s", "FLOPs/s": "FLOP/s", "OP/s": "FLOP/s", "OPS": "FLOP/s", "OPs": "FLOP/s",
     "W": "W", "Hz": "Hz", "s": "s",
 }  # fmt: skip
 _QUANTITY = re.compile(r"^\s*([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*([A-Za-z/]*)\s*$")

@@ -101,9 +101,8 @@ class Ledger:
         """Give back ``nbytes`` of ``space``; more than is live is an error."""
         self._require(space, nbytes)
         if nbytes > self.live_bytes[space]:
-            raise InvalidInputError(
-                f"only live bytes of {space} can be freed", given=f"{nbytes:,} B", allowed=f"0 to {self.live_bytes[space]:,} B"
-            )
+            allowed = f"0 to {self.live_bytes[space]:,} B"
+            raise InvalidInputError(f"only live bytes of {space} can be freed", given=f"{nbytes:,} B", allowed=allowed)
         self.live_bytes[space] -= int(nbytes)
 
     def bytes_moved(self, space: str) -> int:
