@@ -1,0 +1,43 @@
+"""optimization: work gets smaller, and every step says what it costs."""
+
+from __future__ import annotations
+
+from course_lib.optimization.attention import merge, standard_attention, standard_attention_backward
+from course_lib.optimization.attention_traffic import (
+    AttentionShape,
+    TileBytes,
+    break_even_block_q,
+    flash_flops,
+    flash_hbm_bytes,
+    flash_rescale_flops,
+    largest_block_q,
+    standard_flops,
+    standard_hbm_bytes,
+    tile_bytes,
+    zero_fill_bytes,
+)
+from course_lib.optimization.flash import flash_attention, flash_attention_backward
+from course_lib.optimization.tiles import FlopCount, Scratchpad, blocks, scratchpad_ledger
+
+__all__ = [
+    "AttentionShape",
+    "FlopCount",
+    "Scratchpad",
+    "TileBytes",
+    "blocks",
+    "break_even_block_q",
+    "flash_attention",
+    "flash_attention_backward",
+    "flash_flops",
+    "flash_hbm_bytes",
+    "flash_rescale_flops",
+    "largest_block_q",
+    "merge",
+    "scratchpad_ledger",
+    "standard_attention",
+    "standard_attention_backward",
+    "standard_flops",
+    "standard_hbm_bytes",
+    "tile_bytes",
+    "zero_fill_bytes",
+]
