@@ -88,7 +88,7 @@ source = "sheet"
 def device_template() -> str:
     """A commented device file that is itself valid: fill in your numbers and load it by path.
 
-    >>> device_template().splitlines()[2]
+    >>> device_template().splitlines()[1]
     '# Load it with  device("my-device.toml")  or  --device my-device.toml'
     """
     return _TEMPLATE

@@ -1,3 +1,4 @@
+import inspect
 import math
 import tomllib
 from pathlib import Path
@@ -6,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import course_lib.hardware.device as device_module
 from course_lib.errors import InvalidInputError, UnknownNameError, UnsupportedError
 from course_lib.hardware import Device, device, device_template, devices
 from course_lib.units import parse_quantity
@@ -53,7 +53,7 @@ def test_the_units_of_printed_texts_are_those_of_their_fields(name):
 
 @pytest.mark.parametrize("name", devices())
 def test_a_file_is_named_as_its_device_and_starts_with_a_comment(name):
-    text = (Path(device_module.__file__).parent / "data" / f"{name}.toml").read_text(encoding="utf-8")
+    text = (Path(inspect.getfile(Device)).parent / "data" / f"{name}.toml").read_text(encoding="utf-8")
     assert device(name).name == name
     assert text.startswith("# ")
 
