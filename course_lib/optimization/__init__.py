@@ -16,7 +16,8 @@ from course_lib.optimization.attention_traffic import (
     tile_bytes,
     zero_fill_bytes,
 )
-from course_lib.optimization.flash import flash_attention, flash_attention_backward
+from course_lib.optimization.flash import flash_attention
+from course_lib.optimization.flash_backward import flash_attention_backward
 from course_lib.optimization.tiles import FlopCount, Scratchpad, blocks, scratchpad_ledger
 
 __all__ = [

@@ -53,17 +53,19 @@ class AttentionShape:
         """Keys that each block of queries loads: all S, or with causality the blocks up to its last query's key."""
         last_row = np.minimum(np.arange(block_q, self.num_queries + block_q, block_q), self.num_queries) - 1
         if not self.causal:
-            return np.full(len(last_row), self.num_keys)
+            return np.full(len(last_row), self.num_keys, np.int64)
         visible = np.clip(last_row + 1 + self.num_keys - self.num_queries, 0, self.num_keys)
-        return np.minimum(-(-visible // block_k) * block_k, self.num_keys)
+        keys: NDArray[np.int64] = np.minimum(-(-visible // block_k) * block_k, self.num_keys)
+        return keys
 
     def queries_read(self, block_q: int, block_k: int) -> NDArray[np.int64]:
-        """Queries that each block of keys meets: all T, or with causality from the block of its first key's query on."""
+        """Queries that each block of keys meets: all T, or with causality from that of its first key on."""
         first_key = np.arange(0, self.num_keys, block_k)
         if not self.causal:
-            return np.full(len(first_key), self.num_queries)
+            return np.full(len(first_key), self.num_queries, np.int64)
         first_query = np.maximum(first_key - (self.num_keys - self.num_queries), 0)
-        return np.maximum(self.num_queries - first_query // block_q * block_q, 0) * (first_query < self.num_queries)
+        queries: NDArray[np.int64] = self.num_queries - first_query // block_q * block_q
+        return queries
 
     def scores_computed(self, block_q: int, block_k: int) -> int:
         """Score elements of one head that tiled code computes, hidden ones inside visited tiles included."""

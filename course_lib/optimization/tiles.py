@@ -61,7 +61,9 @@ class Scratchpad:
     def __enter__(self) -> Scratchpad:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.ledger.free("sram", self._live_bytes)
         self._live_bytes = 0
 
