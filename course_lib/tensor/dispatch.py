@@ -9,17 +9,19 @@ knows none of its observers. The names of all operations and the attributes each
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
     from course_lib.tensor.tensor import Tensor
 
-__all__ = ["Context", "Node", "Observer", "Op", "OpCall", "Phase", "TensorMeta", "apply", "current_module",
-           "current_phase", "inside_module", "observe", "phase"]
+__all__ = ["Context", "Kernel", "Node", "Observer", "Op", "OpCall", "Phase", "TensorMeta", "apply", "current_module",
+           "current_phase", "grad_mode", "inside_module", "observe", "phase", "run_kernel"]
 
 Phase = Literal["forward", "backward", "update"]
 
@@ -164,12 +166,13 @@ class Context:
         attributes: the operation's attributes.
     """
 
-    __slots__ = ("_arrays", "attributes", "input_shapes", "needs", "saved")
+    __slots__ = ("_arrays", "attributes", "input_shapes", "needs", "note", "saved")
 
     def __init__(self, needs: tuple[bool, ...], inputs: tuple[Tensor, ...], attributes: dict[str, Any]) -> None:
         self.needs = needs
         self.input_shapes = tuple(operand.data.shape for operand in inputs)
         self.attributes = attributes
+        self.note: Any = None  # a plain fact that forward leaves for backward
         self.saved: tuple[Tensor, ...] = ()
         self._arrays: tuple[Any, ...] = ()
 
@@ -177,19 +180,19 @@ class Context:
         """Keep arrays for backward: an input, the output, or an intermediate result (new memory)."""
         self._arrays = arrays
 
-    def resolve(self, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def resolve(self, inputs: tuple[Tensor, ...], output: Tensor, result: Any) -> None:
         """Turn the kept arrays into tensors: the input or output they are, else new memory."""
-        self.saved = tuple(_owner(array, inputs, output) for array in self._arrays)
+        self.saved = tuple([_owner(array, inputs, output, result) for array in self._arrays])
         self._arrays = ()
 
 
-def _owner(array: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+def _owner(array: Any, inputs: tuple[Tensor, ...], output: Tensor, result: Any) -> Tensor:
     for operand in inputs:
         if operand.data is array:
             return operand
-    if output.data is array:
+    if array is result:
         return output.detach()  # not the output itself: it owns the node that owns this context
-    return output.wrap(array)
+    return output.wrap(np.asarray(array))
 
 
 class Op:
@@ -214,6 +217,16 @@ class Op:
         raise NotImplementedError(f"{self.name} has no backward")
 
 
+class Kernel(Op):
+    """An operation of the backward pass: one formula on arrays, not differentiable again."""
+
+    def __init__(self, name: str, formula: Callable[..., Any]) -> None:
+        self.name, self._formula = name, formula
+
+    def forward(self, context: Context, *arrays: Any, **attributes: Any) -> Any:
+        return self._formula(*arrays, **attributes)
+
+
 class Node:
     """One step of the graph: which operation made a tensor, from what, and where."""
 
@@ -228,6 +241,11 @@ class Node:
         """Let go of the saved tensors."""
         self.context.saved = ()
         self.is_freed = True
+
+
+def run_kernel(name: str, formula: Callable[..., Any], *inputs: Tensor, **attributes: Any) -> Any:
+    """Execute a backward formula on arrays as one operation with its own name."""
+    return apply(Kernel(name, formula), *inputs, **attributes)
 
 
 def apply(op: Op, *inputs: Tensor, **attributes: Any) -> Any:
@@ -246,7 +264,8 @@ def apply(op: Op, *inputs: Tensor, **attributes: Any) -> Any:
         needs = tuple([operand.requires_grad for operand in inputs])
     tracked = True in needs
     context = Context(needs if tracked else (False,) * len(inputs), inputs, attributes)
-    result = op.forward(context, *[operand.data for operand in inputs], **attributes)
+    with np.errstate(all="ignore"):  # inf and nan are values here, as in torch; no warnings
+        result = op.forward(context, *[operand.data for operand in inputs], **attributes)
     if type(result) is tuple:
         outputs = tuple([inputs[0].wrap_result(array, inputs, False) for array in result])
         returned: Any = outputs
@@ -254,7 +273,7 @@ def apply(op: Op, *inputs: Tensor, **attributes: Any) -> Any:
         returned = inputs[0].wrap_result(result, inputs, op.is_view, attributes.get("dtype"))
         outputs = (returned,)
         if tracked:
-            context.resolve(inputs, returned)
+            context.resolve(inputs, returned, result)
             returned.requires_grad = True
             returned.node = Node(op, context, inputs, _MODULE.get())
     observers = _OBSERVERS.get()

@@ -67,7 +67,7 @@ OPS: Mapping[str, OpInfo] = MappingProxyType({
     "where": _row("condition a b", "a where condition, else b", saves="condition"),
     "masked_fill": _row("a mask", "value where mask, else a", "value", saves="mask"),
     "dropout": _row("a", "a * noise, noise = 0 or 1/(1 - probability)", "probability", saves="noise (new memory)"),
-    "cast": _row("a", "a in another dtype", "dtype"),
+    "cast": _row("a", "a in another dtype (source: the one it had)", "dtype source"),
     # Reductions.
     "sum": _row("a", "sum over axes", "axes keepdims"),
     "mean": _row("a", "mean over axes", "axes keepdims"),
