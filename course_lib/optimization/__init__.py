@@ -16,17 +16,32 @@ from course_lib.optimization.attention_traffic import (
     tile_bytes,
     zero_fill_bytes,
 )
+from course_lib.optimization.backends import (
+    AttentionBackend,
+    FlashBackend,
+    StandardBackend,
+    TorchBackend,
+    attention_backends,
+)
+from course_lib.optimization.before_after import BeforeAfter, compare_attention
 from course_lib.optimization.flash import flash_attention
 from course_lib.optimization.flash_backward import flash_attention_backward
 from course_lib.optimization.tiles import FlopCount, Scratchpad, blocks, scratchpad_ledger
 
 __all__ = [
+    "AttentionBackend",
     "AttentionShape",
+    "BeforeAfter",
+    "FlashBackend",
     "FlopCount",
     "Scratchpad",
+    "StandardBackend",
     "TileBytes",
+    "TorchBackend",
+    "attention_backends",
     "blocks",
     "break_even_block_q",
+    "compare_attention",
     "flash_attention",
     "flash_attention_backward",
     "flash_flops",

@@ -213,6 +213,7 @@ def _probabilities(
     peak = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     flops.exponentials += weights.size
+    flops.softmax += 5 * weights.size  # scale, maximum, subtract, sum, divide
     total = weights.sum(-1, keepdims=True)
     return _written(weights / np.where(total > 0, total, 1), inputs.q.dtype, ledger)
 

@@ -115,6 +115,7 @@ def _queries_outside(
                     flops.rescale += total.size
                     total += flops.product(scores, values.astype(inputs.accumulator))
             visible = norm > 0
+            flops.softmax += total.size
             pad.store(output[rows], total / np.where(visible, norm, 1)[:, None])
             if lse is not None:
                 pad.store(lse[rows], _log_sum_exp(peak, norm))
@@ -144,6 +145,7 @@ def _keys_outside(
                     unnormalised *= correction[:, None]
                     flops.rescale += unnormalised.size
                     unnormalised += flops.product(scores, values.astype(inputs.accumulator))
+                    flops.softmax += 2 * unnormalised.size  # undone and done again for every block
                     inner.store(output[rows], unnormalised / np.where(norm > 0, norm, 1)[:, None])
                     inner.store(peaks[rows], peak)
                     inner.store(norms[rows], norm)
@@ -176,6 +178,7 @@ def _online_softmax(scores: Array, peak: Array, norm: Array, flops: FlopCount) -
     scores[...] = np.exp(scores - finite[:, None])
     correction = np.exp(peak - finite)
     flops.exponentials += scores.size + correction.size
+    flops.softmax += 4 * scores.size  # scale, maximum, subtract, sum; the division comes once an output element
     norm *= correction
     norm += scores.sum(-1)
     return correction, new_peak

@@ -30,12 +30,20 @@ class FlopCount:
     Args:
         matmul: FLOPs of matrix products.
         rescale: FLOPs of correcting earlier partial outputs when a new row maximum appears.
+        softmax: other FLOPs of forward attention: scaling, row maximum, subtraction and row sum, one each a score,
+            and one division an element that is normalised. Row-sized arithmetic and masks are left out.
         exponentials: calls of exp.
     """
 
     matmul: int = 0
     rescale: int = 0
+    softmax: int = 0
     exponentials: int = 0
+
+    @property
+    def total(self) -> int:
+        """All FLOPs; exponentials are counted apart."""
+        return self.matmul + self.rescale + self.softmax
 
     def product(self, a: Array, b: Array) -> Array:
         """``a @ b``, counted as ``2*m*n*k``."""
