@@ -108,8 +108,8 @@ def write(files: dict[str, str], root: Path = ROOT) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grading.build", description="Build the learner notebooks.")
-    parser.add_argument("--check", action="store_true", help="build elsewhere and compare bytes; fail on any difference")
-    parser.add_argument("--nbgrader", action="store_true", help="write nbgrader's source folder to grading/work instead")
+    parser.add_argument("--check", action="store_true", help="build elsewhere, compare bytes, fail on a difference")
+    parser.add_argument("--nbgrader", action="store_true", help="write nbgrader's source folder in grading/work")
     options = parser.parse_args(arguments)
     try:
         if options.nbgrader:

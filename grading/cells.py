@@ -84,6 +84,11 @@ class Lesson:
         return tuple(cell for cell in self.cells if cell.role in roles)
 
     @property
+    def folder(self) -> Path:
+        """Where its learner notebook lives."""
+        return ROOT if self.assignment == "start" else ROOT / self.assignment
+
+    @property
     def title(self) -> str:
         return self.cells[0].text.split("\n", 1)[0].lstrip("# ").strip()
 
@@ -128,12 +133,12 @@ def _cell(path: Path, position: int, raw: Any, exercise_key: str) -> Cell:
     unknown, missing = set(meta) - _ALLOWED.get(role, set()), _NEEDED.get(role, set()) - set(meta)
     if unknown or missing:
         raise InvalidInputError(
-            f"{where}: marker fields", given=", ".join(sorted(unknown)) or "none", next_step=f"Missing: {sorted(missing)}."
+            f"{where}: marker fields not as the format has them",
+            given=f"unknown {sorted(unknown)}, missing {sorted(missing)}",
         )
     key = str(meta.get("grade_id") or meta.get("id") or (exercise_key if role == "check" else ""))
-    cell = Cell(
-        role=role, text=raw.source, position=position, key=key, points=float(meta.get("points", 0)), guess=str(meta.get("guess", ""))
-    )
+    points, guess = float(meta.get("points", 0)), str(meta.get("guess", ""))
+    cell = Cell(role=role, text=raw.source, position=position, key=key, points=points, guess=guess)
     _check_cell(where, cell)
     return cell
 
@@ -174,7 +179,8 @@ def _check_lesson(path: Path, cells: list[Cell]) -> None:
             raise InvalidInputError(f"{path.name}: each {role} cell has an id of its own", given=", ".join(keys))
     exercises, checks = ({cell.key for cell in cells if cell.role == role} for role in ("exercise", "check"))
     if exercises != checks:
-        raise InvalidInputError(f"{path.name}: each exercise has its check", given=", ".join(sorted(exercises ^ checks)))
+        lone = ", ".join(sorted(exercises ^ checks))
+        raise InvalidInputError(f"{path.name}: each exercise has its check", given=lone)
 
 
 def cell_id(lesson: Lesson, cell: Cell) -> str:

@@ -5,9 +5,12 @@ nbgrader takes two seconds to import, so it is imported inside functions only.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +72,7 @@ def export(course: Path) -> list[dict[str, str]]:
     target = course / "grades.csv"
     plugin = CsvExportPlugin()
     plugin.to = str(target)
-    with Gradebook(configuration(course).CourseDirectory.db_url) as gradebook:
+    with nbgraders_own_warnings_ignored(), Gradebook(configuration(course).CourseDirectory.db_url) as gradebook:
         plugin.export(gradebook)
     return list(csv.DictReader(io.StringIO(target.read_text(encoding="utf-8"))))
 
@@ -78,7 +81,7 @@ def marks(course: Path, assignment: str, student: str) -> dict[str, float]:
     """Every grade id's mark of one submission, from the gradebook."""
     from nbgrader.api import Gradebook
 
-    with Gradebook(configuration(course).CourseDirectory.db_url) as gradebook:
+    with nbgraders_own_warnings_ignored(), Gradebook(configuration(course).CourseDirectory.db_url) as gradebook:
         submission = gradebook.find_submission(assignment, student)
         return {grade.name: float(grade.score) for notebook in submission.notebooks for grade in notebook.grades}
 
@@ -106,7 +109,8 @@ def _convert(converter: Any, config: Any, assignment: str) -> None:
     config.CourseDirectory.assignment_id = assignment
     coursedir = CourseDirectory(config=config)
     log = logging.getLogger(f"nbgrader.{converter.__name__}")
-    log.handlers, log.propagate, log.level = [_Lines()], False, logging.WARNING
+    lines = _Lines()
+    log.handlers, log.propagate, log.level = [lines], False, logging.WARNING
     running = converter(coursedir=coursedir, config=config, parent=None)
     running.log = log
     running.force = True
@@ -114,9 +118,19 @@ def _convert(converter: Any, config: Any, assignment: str) -> None:
     from nbgrader.converters import NbGraderException
 
     try:
-        running.start()
+        with nbgraders_own_warnings_ignored():
+            running.start()
     except NbGraderException as error:
-        raise InvalidInputError(f"nbgrader {converter.__name__} of {assignment} failed", given=log.handlers[0].text()) from error
+        what = f"nbgrader {converter.__name__} of {assignment} failed"
+        raise InvalidInputError(what, given=lines.text()) from error
+
+
+@contextlib.contextmanager
+def nbgraders_own_warnings_ignored() -> Iterator[None]:
+    """nbgrader 0.9 warns about its own use of SQLAlchemy and traitlets; nothing there is ours to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 class _Lines(logging.Handler):

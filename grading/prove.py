@@ -57,15 +57,18 @@ def prove_exercise(lesson: Lesson, key: str, proof: Proof | None) -> Row:
     if proof is None:
         return _gap_row(key, "has no proof")
     cell, _ = lesson.exercise_cells(key)
-    gaps = [f"the source says {cell.points:g} points, the check {record.points:g}"] if cell.points != record.points else []
+    gaps = []
+    if cell.points != record.points:
+        gaps.append(f"the source says {cell.points:g} points, the check {record.points:g}")
     reference = answer_of(lesson, key)
-    gaps += _right(record, {"reference": reference, "noisy reference": noisy(record, reference), **proof.styles}, proof)
+    right = {"reference": reference, "noisy reference": noisy(record, reference), **proof.styles}
+    gaps += _right(record, right, proof)
     gaps += _through_the_cells(lesson, record)
     gaps += _junk(record)
     missed = list(_missed(record, proof))
     return Row(
-        exercise_id=key, points=record.points, num_mutants=len(proof.mutants), num_caught=len(proof.mutants) - len(missed),
-        num_styles=len(proof.styles), gaps=tuple(gaps + missed),
+        exercise_id=key, points=record.points, num_mutants=len(proof.mutants),
+        num_caught=len(proof.mutants) - len(missed), num_styles=len(proof.styles), gaps=tuple(gaps + missed),
     )  # fmt: skip
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from grading.cells import Cell, Lesson
 
 
-def run_cells(cells: Iterable[Cell], texts: dict[int, str] | None = None, namespace: dict[str, Any] | None = None) -> Any:
+def run_cells(
+    cells: Iterable[Cell], texts: dict[int, str] | None = None, namespace: dict[str, Any] | None = None
+) -> Any:
     """Execute cells in order in one namespace; the value of the last cell's last expression.
 
     ``texts`` replaces the text of cells by position. Magics are left out.

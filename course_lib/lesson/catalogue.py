@@ -72,7 +72,9 @@ def exercises_in(path: Path) -> tuple[Exercise, ...]:
     module = _load(path, path.stat().st_mtime_ns)
     records = getattr(module, "EXERCISES", None)
     if not isinstance(records, tuple) or not all(isinstance(record, Exercise) for record in records):
-        raise InvalidInputError(f"{path.name} needs EXERCISES, a tuple of Exercise records", given=type(records).__name__)
+        raise InvalidInputError(
+            f"{path.name} needs EXERCISES, a tuple of Exercise records", given=type(records).__name__
+        )
     return records
 
 

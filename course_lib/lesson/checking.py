@@ -68,8 +68,9 @@ def check(exercise_id: str, answer: Any = None) -> CheckResult:
         record = find_exercise(exercise_id)
     except TraceATensorError as error:
         return CheckResult(
-            exercise_id=str(exercise_id), passed=False, points=0.0, max_points=0.0, misconception=None, message=str(error)
-        )
+            exercise_id=str(exercise_id), passed=False, points=0.0, max_points=0.0, misconception=None,
+            message=str(error),
+        )  # fmt: skip
     store = progress_store()
     failures = int(store.entry("checks", record.id).get("failures", 0))
     result = judge(record, answer, seed=_seed(), failures=failures)
@@ -129,10 +130,12 @@ def _observe(record: Exercise, answer: Any, inputs: tuple[Any, ...]) -> Observat
 
 def _failed(record: Exercise, first: Observation, finding: Finding | None, failures: int) -> CheckResult:
     details = [*counter_example(record, first), *ladder(record, failures)]
-    if finding is None:
-        message = "Your code raised an error." if isinstance(first.got, Raised) else "Not yet. Look at the smallest case that fails."
-    else:
+    if finding is not None:
         message = finding.hint
+    elif isinstance(first.got, Raised):
+        message = "Your code raised an error."
+    else:
+        message = "Not a mistake I know. Look at the smallest case that fails."
     return CheckResult(
         exercise_id=record.id, passed=False, points=0.0, max_points=float(record.points),
         misconception=finding.name if finding else None, message=message, details=tuple(details),

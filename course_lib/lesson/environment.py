@@ -16,6 +16,16 @@ __all__ = ["EnvironmentCheck", "environment_checks", "environment_report"]
 NEEDED_MEMORY_BYTES = 2 * GB
 """A lesson stays under 1 GB; Jupyter and the browser need the rest."""
 
+PACKAGES = (
+    ("numpy", "numpy", True, "pip install 'numpy>=2'"),
+    ("torch", "torch", True, "make course, or pip install torch --index-url https://download.pytorch.org/whl/cpu"),
+    ("numba", "numba", False, "pip install numba (simulators run without it, slower, with the same results)"),
+    ("matplotlib", "matplotlib", True, "pip install matplotlib"),
+    ("widgets", "ipywidgets", False, "pip install ipywidgets (every widget also has a static figure)"),
+    ("JupyterLab", "jupyterlab", False, "pip install jupyterlab, or open the notebooks in your own editor"),
+)
+"""Shown name, distribution, whether the course needs it, and the cure where it is missing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentCheck:
@@ -33,23 +43,14 @@ def environment_report() -> Page:
     missing = [check for check in checks if check.state == "missing"]
     words = "Ready." if not missing else f"{len(missing)} to mend: {', '.join(check.what for check in missing)}."
     body = [(check.what, check.found, check.state, check.cure) for check in checks]
-    html = f"<p><strong>{words}</strong></p>" + table(("What", "Found", "State", "Cure"), body, caption="Your environment")
-    return Page(html=html, text="\n".join([words, *(f"{c.what}: {c.found} ({c.state}) {c.cure}".strip() for c in checks)]))
+    rows = table(("What", "Found", "State", "Cure"), body, caption="Your environment")
+    lines = (f"{check.what}: {check.found} ({check.state}) {check.cure}".strip() for check in checks)
+    return Page(html=f"<p><strong>{words}</strong></p>{rows}", text="\n".join([words, *lines]))
 
 
 def environment_checks() -> tuple[EnvironmentCheck, ...]:
     """Python, packages, memory and cores, without importing anything heavy."""
-    return (
-        _python(),
-        _package("numpy", "numpy", needed=True, cure="pip install 'numpy>=2'"),
-        _package("torch", "torch", needed=True, cure="make course, or pip install torch --index-url https://download.pytorch.org/whl/cpu"),
-        _package("numba", "numba", needed=False, cure="pip install numba (simulators run without it, slower, with the same results)"),
-        _package("matplotlib", "matplotlib", needed=True, cure="pip install matplotlib"),
-        _package("widgets", "ipywidgets", needed=False, cure="pip install ipywidgets (every widget also has a static figure)"),
-        _package("JupyterLab", "jupyterlab", needed=False, cure="pip install jupyterlab, or open the notebooks in your own editor"),
-        _memory(),
-        _cores(),
-    )
+    return (_python(), *(_package(*package) for package in PACKAGES), _memory(), _cores())
 
 
 def _python() -> EnvironmentCheck:
@@ -62,7 +63,7 @@ def _python() -> EnvironmentCheck:
     )
 
 
-def _package(what: str, name: str, *, needed: bool, cure: str) -> EnvironmentCheck:
+def _package(what: str, name: str, needed: bool, cure: str) -> EnvironmentCheck:
     try:
         return EnvironmentCheck(what=what, found=metadata.version(name), state="ready")
     except metadata.PackageNotFoundError:

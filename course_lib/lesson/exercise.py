@@ -115,7 +115,9 @@ class Exercise:
             raise InvalidInputError(f"exercise {self.id} needs at least one public case")
         for name in self.signatures:
             if name not in SIGNATURES:
-                raise InvalidInputError(f"{self.id} names an unknown signature", given=name, allowed=", ".join(SIGNATURES))
+                raise InvalidInputError(
+                    f"{self.id} names an unknown signature", given=name, allowed=", ".join(SIGNATURES)
+                )
         names = [diagnosis.name for diagnosis in self.diagnoses]
         if len(set(names)) != len(names):
             raise InvalidInputError(f"exercise {self.id} names a diagnosis twice", given=names)

@@ -66,7 +66,8 @@ def progress_page() -> Page:
     store = progress_store()
     data = store.load()
     checks = [_check_row(record, data["checks"].get(record.id, {})) for record in all_exercises()]
-    earned = sum(float(entry.get("points", 0)) for entry in data["checks"].values() if _is_number(entry.get("points", 0)))
+    points = [entry.get("points", 0) for entry in data["checks"].values()]
+    earned = sum(float(value) for value in points if _is_number(value))
     total = sum(record.points for record in all_exercises())
     predictions = [_prediction_row(key, entry) for key, entry in sorted(data["predictions"].items())]
     summary = f"{earned:g} of {total:g} points. {calibration(data['predictions'])}"
@@ -79,7 +80,8 @@ def progress_page() -> Page:
 
 def calibration(predictions: dict[str, Any]) -> str:
     """One sentence on all revealed predictions."""
-    revealed = [entry for entry in predictions.values() if _is_number(entry.get("measured")) and _is_number(entry.get("value"))]
+    entries = predictions.values()
+    revealed = [entry for entry in entries if _is_number(entry.get("measured")) and _is_number(entry.get("value"))]
     if not revealed:
         return "No prediction has been revealed yet."
     factors = sorted(
@@ -102,7 +104,8 @@ def course_map() -> Page:
     for folder, title in ASSIGNMENTS.items():
         for path in sorted((root / folder).glob("*.ipynb")):
             link = os.path.relpath(path, Path.cwd()).replace(os.sep, "/")
-            rows.append((title, f'<a href="{escape(link, quote=True)}">{escape(_title(path))}</a>', f"{folder}/{path.name}"))
+            anchor = f'<a href="{escape(link, quote=True)}">{escape(_title(path))}</a>'
+            rows.append((title, anchor, f"{folder}/{path.name}"))
     html = table(("Part", "Notebook", "File"), [_once(rows, i) for i in range(len(rows))], caption="Map of the course")
     return Page(html=html, text="\n".join(f"{part}: {file}" for part, _, file in rows))
 
@@ -130,10 +133,12 @@ def _check_row(record: Any, entry: dict[str, Any]) -> tuple[str, str, str]:
 
 def _prediction_row(key: str, entry: dict[str, Any]) -> tuple[str, ...]:
     value, measured, unit = entry.get("value"), entry.get("measured"), str(entry.get("unit", ""))
-    if not _is_number(value) or not _is_number(measured):
-        return key, f"{show(value)} {unit}" if _is_number(value) else "", "not revealed", "", ""
+    if not isinstance(value, (int, float)) or not isinstance(measured, (int, float)):
+        return key, f"{show(value)} {unit}" if value is not None else "", "not revealed", "", ""
     low, high = entry.get("low"), entry.get("high")
-    held = "" if not _is_number(low) or not _is_number(high) else "held" if low <= measured <= high else "missed"
+    held = ""
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        held = "held" if low <= measured <= high else "missed"
     ratio = f"{value / measured:.3g}" if measured else ""
     return key, f"{show(value)} {unit}", f"{show(measured)} {unit}", ratio, held
 

@@ -76,7 +76,8 @@ class Revealed:
             return []
         unit = f" {self.unit}" if self.unit else ""
         interval = "" if self.low is None or self.high is None else f" (from {show(self.low)} to {show(self.high)})"
-        details = [("Predicted", f"{show(self.predicted)}{unit}{interval}"), ("Measured", f"{show(self.measured)}{unit}")]
+        details = [("Predicted", f"{show(self.predicted)}{unit}{interval}")]
+        details.append(("Measured", f"{show(self.measured)}{unit}"))
         if self.ratio is not None:
             details.append(("Ratio", f"{self.ratio:.4g} (predicted / measured)"))
         if self.inside is not None:
@@ -139,9 +140,8 @@ def reveal(prediction_id: str, measured: Any | Callable[[], Any]) -> Revealed:
         message = f"The measurement did not run ({type(error).__name__}: {error}). Run the cells above it first."
         return Revealed(prediction_id=prediction_id, committed=True, message=message)
     number = value if isinstance(value, (int, float)) and math.isfinite(value) else None
-    store.update(
-        "predictions", prediction_id, lambda old: {**old, "measured": number, "revealed_at": old.get("revealed_at", now())}
-    )
+    seen = {"measured": number, "revealed_at": entry.get("revealed_at", now())}
+    store.update("predictions", prediction_id, lambda old: {**old, **seen})
     return Revealed(
         prediction_id=prediction_id, committed=True, message=_comment(entry, value), predicted=entry["value"],
         low=entry.get("low"), high=entry.get("high"), measured=value, unit=str(entry.get("unit", "")),

@@ -57,8 +57,9 @@ def observe_answer(exercise: Exercise, answer: Any, inputs: tuple[Any, ...]) -> 
     if answer is ... or answer is None:
         raise NotAttempted
     if exercise.kind == "function" and not callable(answer):
-        error = NotComparableError(f"check() needs your function itself, but got {type(answer).__name__}; write its name without ()")
-        return Raised(error=error)
+        kind = type(answer).__name__
+        message = f"check() needs your function, but got {kind}: write its name without ()"
+        return Raised(error=NotComparableError(message))
     try:
         with _quiet(), _watched(exercise.forbidden):
             result = probe(answer, *copy.deepcopy(inputs))

@@ -6,7 +6,6 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from course_lib.units import GB, KB, MB, GiB, KiB, MiB
@@ -116,7 +115,7 @@ def factor_signature(
     names = list(inspect.signature(expected).parameters)
     for position, name in enumerate(names):
         values = [case[position] for case in inputs if position < len(case)]
-        numeric = all(isinstance(value, Real) and not isinstance(value, bool) and value > 0 for value in values)
+        numeric = all(type(value) in (int, float) and value > 0 for value in values)
         if len(values) != len(ratios) or not numeric or len(set(values)) < 2:
             continue
         if all(math.isclose(r * v, 1.0, rel_tol=RATIO_TOLERANCE) for r, v in zip(ratios, values)):

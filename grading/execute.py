@@ -1,0 +1,115 @@
+"""Run a lesson from start to end and report as JSON: ``python -m grading.execute SOURCE.py --as solved``.
+
+``solved`` runs the solved notebook in a kernel under nbclient, as a learner's JupyterLab would, and reports its
+peak memory and CPU time. ``untouched`` and ``shapes`` run the cells without a kernel: as released, and once with
+each of the proof's OTHER_SHAPES. Each is a process of its own, so that memory is that of one lesson.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from grading.cells import Lesson, read_lesson
+from grading.notebooks import solved
+from grading.proofs import PROOFS, load
+from grading.running import run_cells
+
+TIMEOUT_SECONDS = 300  # for one cell; the budgets are tested on CPU time, which a busy machine does not stretch
+
+
+def run_solved(lesson: Lesson) -> dict[str, Any]:
+    """The solved notebook under nbclient: errors, stderr, marks, pictures without words, CPU time, peak memory."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    notebook, errors = solved(lesson), []
+    client = NotebookClient(notebook, timeout=TIMEOUT_SECONDS, resources={"metadata": {"path": str(lesson.folder)}})
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        errors.append(str(error)[-2000:])
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    outputs = [(cell.id, output) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return {
+        "errors": errors,
+        "stderr": [f"{key}: {out.text[:500]}" for key, out in outputs if out.get("name") == "stderr"],
+        "marks": {key: _text(out) for key, out in outputs if key.endswith(("-check", "-reveal")) and _text(out)},
+        "wordless_pictures": [key for key, out in outputs if _is_wordless_picture(out)],
+        "cpu_seconds": used.ru_utime + used.ru_stime,
+        "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    }
+
+
+def run_untouched(lesson: Lesson) -> dict[str, Any]:
+    """The released cells, nothing written: an error in any of them is a fault of the lesson."""
+    texts = {cell.position: cell.learner_text for cell in lesson.cells}
+    output, values = run_all(lesson, texts)
+    return {"output": output, "values": values}
+
+
+def run_shapes(lesson: Lesson) -> dict[str, Any]:
+    """The solved cells once for each of the other shapes: what was printed and what was measured."""
+    others = load(PROOFS / lesson.assignment / f"{lesson.name}.py").OTHER_SHAPES
+    (shapes,) = lesson.of_role("shapes")
+    runs = []
+    for number, other in enumerate(others):
+        os.environ["TRACE_A_TENSOR_HOME"] = tempfile.mkdtemp(prefix=f"shapes-{number}-")
+        text = "\n".join(f"{name} = {value!r}" for name, value in other.items())
+        texts = {cell.position: cell.solved_text for cell in lesson.cells} | {shapes.position: text}
+        output, values = run_all(lesson, texts)
+        runs.append({"output": output, "values": values})
+    return {"runs": runs}
+
+
+def run_all(lesson: Lesson, texts: dict[int, str]) -> tuple[str, dict[str, str]]:
+    """All code cells in order in one namespace: everything printed or shown, and each reveal's and check's words."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    words: dict[str, str] = {}
+    printed = io.StringIO()
+    for cell in lesson.cells:
+        if not cell.is_code:
+            continue
+        with contextlib.redirect_stdout(printed):
+            value = run_cells([cell], texts, space)
+        if value is not None:
+            printed.write(f"{value!r}\n")
+        if cell.role in {"reveal", "check"}:
+            words[f"{cell.key}-{cell.role}"] = str(value)
+    return printed.getvalue(), words
+
+
+def _text(output: Any) -> str:
+    return str(output.get("data", {}).get("text/plain", "")) if output.output_type == "execute_result" else ""
+
+
+def _is_wordless_picture(output: Any) -> bool:
+    """A picture shown without alternative text: a bare image, or an <img> without alt."""
+    data = output.get("data", {})
+    if any(kind.startswith("image/") for kind in data):
+        return True
+    html = "".join(data.get("text/html", ""))
+    return html.count("<img") > html.count('alt="') or "<svg" in html and "aria-label" not in html
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m grading.execute", description="Run one lesson.")
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--as", dest="mode", choices=("solved", "untouched", "shapes"), default="solved")
+    options = parser.parse_args(arguments)
+    lesson = read_lesson(options.source)
+    report = {"solved": run_solved, "untouched": run_untouched, "shapes": run_shapes}[options.mode](lesson)
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Every lesson runs: solved in a kernel, untouched, with other shapes, and each exercise on its own."""
+
+import pytest
+
+from course_lib.units import GB
+from grading.cells import SOURCES, lessons, read_lesson
+from grading.running import check_exercise
+
+LESSONS = lessons()
+WEEKLY = [lesson for lesson in LESSONS if lesson.name.startswith("w")]
+EVERY = [*LESSONS, *(read_lesson(path) for path in sorted((SOURCES / "start").glob("*.py")))]
+EXERCISES = [(lesson, cell.key) for lesson in LESSONS for cell in lesson.of_role("exercise")]
+
+MAX_CPU_SECONDS = 120  # 60 s on two cores
+MAX_PEAK_BYTES = 1 * GB
+
+every = pytest.mark.parametrize("lesson", EVERY, ids=lambda lesson: lesson.name)
+weekly = pytest.mark.parametrize("lesson", WEEKLY, ids=lambda lesson: lesson.name)
+
+
+@every
+def test_the_solved_notebook_runs_clean_earns_everything_and_keeps_its_budget(lesson, executed):
+    report = executed(lesson.path, "solved")
+    assert report["errors"] == []
+    assert report["stderr"] == []
+    assert report["wordless_pictures"] == []
+    expected = {f"{c.key}-check": c.points for c in lesson.of_role("exercise")}
+    expected |= {f"{c.key}-reveal": 1.0 for c in lesson.of_role("reveal")}
+    assert {key: float(text) for key, text in report["marks"].items()} == expected
+    assert report["cpu_seconds"] < MAX_CPU_SECONDS
+    assert report["peak_bytes"] < MAX_PEAK_BYTES
+
+
+@every
+def test_the_untouched_notebook_runs_without_an_error_and_gives_nothing_away(lesson, executed):
+    words = executed(lesson.path, "untouched")["values"]
+    assert all("Commit a number" in text for key, text in words.items() if key.endswith("-reveal"))
+    assert all(": 0 of " in text for key, text in words.items() if key.endswith("-check"))
+
+
+@weekly
+def test_numbers_change_when_the_shapes_change(lesson, executed):
+    first, second = executed(lesson.path, "shapes")["runs"]
+    assert first["output"] != second["output"]
+    reveals = [key for key in first["values"] if key.endswith("-reveal")]
+    assert any(first["values"][key] != second["values"][key] for key in reveals)
+    for run in (first, second):
+        assert all(": 0 of" not in text for key, text in run["values"].items() if key.endswith("-check"))
+        assert not [text for text in run["values"].values() if "did not run" in text]
+
+
+@pytest.mark.parametrize(("lesson", "key"), EXERCISES, ids=lambda value: getattr(value, "name", value))
+def test_an_exercise_needs_only_the_set_up_and_its_own_cell(lesson, key, monkeypatch, tmp_path):
+    monkeypatch.setenv("TRACE_A_TENSOR_HOME", str(tmp_path))
+    result = check_exercise(lesson, key, solved=True)
+    assert result.passed, str(result)
