@@ -224,6 +224,7 @@ class Kernel(Op):
         self.name, self._formula = name, formula
 
     def forward(self, context: Context, *arrays: Any, **attributes: Any) -> Any:
+        """The formula's result."""
         return self._formula(*arrays, **attributes)
 
 

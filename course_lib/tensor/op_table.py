@@ -2,7 +2,8 @@
 
 Shapes: B batch, T query tokens, S key tokens, N query heads, K key-value heads, H head size, D model size,
 V vocabulary. An axis is never negative in an attribute. Backward kernels run only in the phase "backward";
-every other operation may also appear there (the backward of matmul is two matmul).
+every other operation may also appear there (the backward of matmul is two matmul). A result with its input's
+storage_id is a view and moves no bytes, apart from the phase "update", whose steps write in place.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Gather(Op):
 def _checked_indices(indices: Tensor, size: int, what: str) -> None:
     if indices.data.dtype.kind not in "iu":
         raise InvalidInputError(f"{what} needs integer indices", given=indices.dtype, next_step='Use .to("int64").')
-    if indices.size and not (0 <= int(indices.data.min()) and int(indices.data.max()) < size):
+    if indices.size and not (indices.data.min() >= 0 and indices.data.max() < size):
         raise InvalidInputError(f"{what} needs indices below {size}", allowed=f"0..{size - 1}",
                                 given=f"{indices.data.min()}..{indices.data.max()}")
 

@@ -174,7 +174,7 @@ def nll_loss(log_probs: Tensor, targets: Tensor) -> Tensor:
         raise InvalidInputError("nll_loss needs log_probs (R, V) and integer targets (R,)",
                                 given=f"{log_probs.shape} and {targets.shape} {targets.dtype}")
     values = targets.data
-    if values.size and not (0 <= int(values.min()) and int(values.max()) < log_probs.shape[1]):
+    if values.size and not (values.min() >= 0 and values.max() < log_probs.shape[1]):
         raise InvalidInputError(f"a target is a class number below {log_probs.shape[1]}",
                                 given=f"{values.min()}..{values.max()}")
     result: Tensor = apply(NllLoss(), log_probs, targets)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from course_lib.errors import InvalidInputError
 from course_lib.tensor.dispatch import Context, Op, apply, run_kernel
 

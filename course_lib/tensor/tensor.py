@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.errors import InvalidInputError, UnsupportedError
-from course_lib.tensor import autograd, ops_elementwise, ops_matmul, ops_reduce, ops_shape
+from course_lib.tensor import autograd, ops_activation, ops_elementwise, ops_matmul, ops_reduce, ops_shape
 from course_lib.tensor.dispatch import Node, TensorMeta, grad_mode
 from course_lib.tensor.dtypes import dtype as dtype_record
 from course_lib.tensor.dtypes import dtype_of_array, round_to_bf16
@@ -290,11 +290,11 @@ class Tensor:
 
     def tanh(self) -> Tensor:
         """Hyperbolic tangent of each element."""
-        return ops_elementwise.tanh(self)
+        return ops_activation.tanh(self)
 
     def relu(self) -> Tensor:
         """max(a, 0) of each element."""
-        return ops_elementwise.relu(self)
+        return ops_activation.relu(self)
 
     def masked_fill(self, mask: Tensor, value: float) -> Tensor:
         """`value` where mask, else the element."""

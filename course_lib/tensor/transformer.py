@@ -6,8 +6,8 @@ import numpy as np
 
 from course_lib.errors import InvalidInputError
 from course_lib.tensor.modules import Embedding, Linear, Module, RMSNorm
+from course_lib.tensor.ops_activation import silu
 from course_lib.tensor.ops_attention import rope, rope_tables, scaled_dot_product_attention
-from course_lib.tensor.ops_elementwise import silu
 from course_lib.tensor.ops_nn import cross_entropy
 from course_lib.tensor.tensor import Tensor
 
@@ -92,7 +92,8 @@ class TransformerBlock(Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D)."""
         x = x + self.attention(self.attention_norm(x))
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        result: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return result
 
 
 class CausalLM(Module):
