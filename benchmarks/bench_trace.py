@@ -1,0 +1,152 @@
+"""Speed of the trace room, as ratios to a peer in the same run.
+
+Rows: import time beside numpy, trace_torch beside torch.utils.flop_counter on a Llama-3-70B-shaped module on the
+meta device, and the overhead of record() per operation. Run: python benchmarks/bench_trace.py
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.trace import Table, record, trace_torch
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block: grouped-query attention and a gated feed-forward layer."""
+
+    def __init__(self, *, model_size: int, num_heads: int, num_kv_heads: int, feed_forward_size: int) -> None:
+        super().__init__()
+        self.head_size = model_size // num_heads
+        kv_size = num_kv_heads * self.head_size
+        self.attention_norm = nn.RMSNorm(model_size)
+        self.query = nn.Linear(model_size, model_size, bias=False)
+        self.key = nn.Linear(model_size, kv_size, bias=False)
+        self.value = nn.Linear(model_size, kv_size, bias=False)
+        self.output = nn.Linear(model_size, model_size, bias=False)
+        self.feed_forward_norm = nn.RMSNorm(model_size)
+        self.gate = nn.Linear(model_size, feed_forward_size, bias=False)
+        self.up = nn.Linear(model_size, feed_forward_size, bias=False)
+        self.down = nn.Linear(feed_forward_size, model_size, bias=False)
+
+    def _heads(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H, T, d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # (B, T, E)
+        h = self.attention_norm(x)
+        q, k, v = self._heads(self.query(h)), self._heads(self.key(h)), self._heads(self.value(h))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.output(attended.transpose(1, 2).flatten(2))
+        h = self.feed_forward_norm(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Decoder(nn.Module):
+    """A decoder of the Llama-3 shape (rotary positions left out: they hold no parameters); the default is 70B."""
+
+    def __init__(
+        self, *, num_layers: int = 80, model_size: int = 8192, num_heads: int = 64, num_kv_heads: int = 8,
+        feed_forward_size: int = 28672, vocab_size: int = 128256,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, model_size)
+        self.layers = nn.ModuleList(
+            Block(model_size=model_size, num_heads=num_heads, num_kv_heads=num_kv_heads,
+                  feed_forward_size=feed_forward_size)
+            for _ in range(num_layers)
+        )  # fmt: skip
+        self.norm = nn.RMSNorm(model_size)
+        self.head = nn.Linear(model_size, vocab_size, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+def llama_70b_on_meta(num_tokens: int = 2048) -> tuple[Decoder, torch.Tensor]:
+    """The 70B-shaped decoder in bf16 on the meta device, and one sequence of tokens."""
+    with torch.device("meta"):
+        return Decoder().to(torch.bfloat16), torch.zeros(1, num_tokens, dtype=torch.long)
+
+
+def seconds(run: Callable[[], object], repeats: int = 3) -> float:
+    """Median wall time."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def import_seconds(statement: str) -> float:
+    """Median time of an import in a fresh interpreter."""
+    code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    return statistics.median(float(run.stdout) for run in runs)
+
+
+def stock_count(model: nn.Module, tokens: torch.Tensor) -> int:
+    """FLOPs by torch.utils.flop_counter, forward and backward."""
+    with FlopCounterMode(display=False) as counter:
+        model(tokens).sum().backward()
+    model.zero_grad(set_to_none=True)
+    return int(counter.get_total_flops())
+
+
+def record_overhead_seconds(num_operations: int = 5000) -> tuple[float, float]:
+    """Seconds an operation without and with record()."""
+    from course_lib.tensor import Tensor
+
+    a, b = Tensor([[1.0, 2.0], [3.0, 4.0]]), Tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    def plain() -> None:
+        for _ in range(num_operations):
+            a @ b
+
+    def recorded() -> None:
+        with record():
+            plain()
+
+    return seconds(plain) / num_operations, seconds(recorded) / num_operations
+
+
+def main() -> None:
+    """Measure and print."""
+    rows: list[tuple[str, str, str, str]] = []
+    numpy, room = import_seconds("import numpy"), import_seconds("import course_lib.trace")
+    rows.append(("import course_lib.trace beside import numpy", f"{room:.3f} s", f"{numpy:.3f} s", f"{room / numpy:.2f}"))
+    model, tokens = llama_70b_on_meta()
+    trace = trace_torch(model, tokens)  # also warms both up
+    stock = stock_count(model, tokens)
+    ours_seconds = seconds(lambda: trace_torch(model, tokens))
+    stock_seconds = seconds(lambda: stock_count(model, tokens))
+    rows.append(("trace 70B on meta beside FlopCounterMode", f"{ours_seconds:.2f} s", f"{stock_seconds:.2f} s",
+                 f"{ours_seconds / stock_seconds:.2f}"))  # fmt: skip
+    rows.append(("matmul FLOPs of that trace", f"{trace.matmul_flops:,}", f"{stock:,}", f"{trace.matmul_flops / stock}"))
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rows.append(("peak resident memory beside the budget", f"{resource_text(resident)}", "1 GB", f"{resident / 1e9:.2f}"))
+    plain, recorded = record_overhead_seconds()
+    overhead = recorded - plain
+    rows.append(("record() overhead an operation beside the budget", f"{overhead * 1e6:.1f} us", "20 us",
+                 f"{overhead / 20e-6:.2f}"))  # fmt: skip
+    print(Table(header=("what", "ours", "peer", "ratio"), rows=tuple(rows)))
+
+
+def resource_text(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.2f} GB"
+
+
+if __name__ == "__main__":
+    main()
