@@ -16,8 +16,8 @@ from course_lib.errors import InvalidInputError, UnknownNameError
 @pytest.mark.parametrize(
     ("device", "usd"),
     [
-        ("h100-sxm", 2.95), ("h100-pcie", 3.29), ("h200", 3.50), ("b200", 5.50), ("l40s", 1.55), ("a100-80gb", 2.79),
-        ("tpu-v5e", 1.2),
+        ("h100-sxm", 2.95), ("h100-pcie", 3.29), ("h200", 3.50), ("b200", 5.50), ("l40s", 1.55), ("a100-80gb-sxm", 2.79),
+        ("tpu-v5e", 1.2), ("a100-80gb-pcie", 1.39),
     ],
 )  # fmt: skip
 def test_the_default_price_of_a_device_is_the_recorded_one(device: str, usd: float) -> None:
@@ -35,7 +35,7 @@ def test_every_price_names_its_source_its_date_and_the_text_as_printed() -> None
 def test_an_instance_with_eight_devices_is_divided_by_eight() -> None:
     # 55.04 / 8 = 6.88; 22.32 / 8 = 2.79; 27.44705 / 8 = 3.43088125
     assert price("h100-sxm", "aws").usd_per_hour == pytest.approx(55.04 / 8, rel=1e-12)
-    assert price("a100-80gb", "aws").usd_per_hour == pytest.approx(27.44705 / 8, rel=1e-12)
+    assert price("a100-80gb-sxm", "aws").usd_per_hour == pytest.approx(27.44705 / 8, rel=1e-12)
 
 
 def test_all_disagreeing_prices_are_kept_and_the_default_comes_first() -> None:

@@ -1,0 +1,100 @@
+"""From names, paths and modules to records; and the fewest devices that hold a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+from course_lib.cost import Tariff, price
+from course_lib.errors import DoesNotFitError, InvalidInputError
+from course_lib.hardware import Device, device
+from course_lib.journey.links import Chain
+from course_lib.journey.served_model import Blend, ServedModel
+from course_lib.journey.traced import TracedModel, traced_model
+from course_lib.serving.model_shape import model_shape
+from course_lib.serving.shape_record import ModelShape
+from course_lib.serving.tensor_parallel import tensor_parallel_degrees
+from course_lib.units import format_bytes
+
+__all__ = ["resolve_compute_dtype", "resolve_device", "resolve_model", "resolve_parallelism", "resolve_tariff"]
+
+
+def resolve_model(model: Any) -> ServedModel:
+    """A shape by name, path or configuration; a torch module by its counts."""
+    if isinstance(model, ModelShape | TracedModel | Blend):
+        return model
+    if isinstance(model, str | PathLike | Mapping):
+        return model_shape(model)
+    return traced_model(model)
+
+
+def resolve_device(given: Any) -> Device:
+    """A device by name or path, or as it is."""
+    if isinstance(given, Device):
+        return given
+    if isinstance(given, str | PathLike):
+        return device(str(given))
+    raise InvalidInputError("device is a name, a path to a device file, or a Device", given=repr(given))
+
+
+def resolve_tariff(given: Tariff | float | str | None, machine: Device) -> Tariff:
+    """A tariff as it is, dollars an hour, a provider's price, or the default price of the device."""
+    if isinstance(given, Tariff):
+        return given
+    if given is None or isinstance(given, str):
+        return price(machine.name, given)
+    return Tariff(usd_per_hour=given, device=machine.name)
+
+
+def resolve_compute_dtype(machine: Device, given: str | None) -> str:
+    """The format that is multiplied: as given, or bf16, or fp16, or fp32, whichever the device has first."""
+    if given is not None:
+        machine.peak(given)
+        return given
+    return next((dtype for dtype in ("bf16", "fp16", "fp32") if dtype in machine.formats), machine.formats[0])
+
+
+def resolve_parallelism(inputs: Mapping[str, Any], degree: int | str) -> int:
+    """The tensor-parallel degree, checked to hold the weights and one sequence.
+
+    Raises:
+        DoesNotFitError: it does not; the smallest degree that does is proposed.
+    """
+    if degree == "auto":
+        found = _smallest_degree(inputs)
+        if found is None:
+            raise DoesNotFitError(_too_big(inputs, 1) + " No tensor-parallel degree up to 64 holds it.")
+        return found
+    if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
+        raise InvalidInputError("tensor_parallel is a number of devices or 'auto'", given=repr(degree))
+    if not _fits(inputs, degree):
+        found = _smallest_degree(inputs)
+        advice = f" tensor_parallel={found} is the smallest degree that holds it." if found else ""
+        raise DoesNotFitError(_too_big(inputs, degree) + advice + " Or store weights or KV cache in fewer bits.")
+    return degree
+
+
+def _chain(inputs: Mapping[str, Any], degree: int) -> Chain:
+    return Chain(inputs["rules"], {**inputs, "tensor_parallel": degree})
+
+
+def _fits(inputs: Mapping[str, Any], degree: int) -> bool:
+    return bool(_chain(inputs, degree)["memory_batch"] >= 1)
+
+
+def _smallest_degree(inputs: Mapping[str, Any]) -> int | None:
+    model, machine = inputs["weight_model"], inputs["device"]
+    degrees = tensor_parallel_degrees(model) if isinstance(model, ModelShape) and machine.link_bytes_per_second else (1,)
+    return next((degree for degree in degrees if _fits(inputs, degree)), None)
+
+
+def _too_big(inputs: Mapping[str, Any], degree: int) -> str:
+    chain, machine = _chain(inputs, degree), inputs["device"]
+    usable = inputs["memory_fraction"] * machine.memory_bytes - inputs["reserve_bytes"]
+    return (
+        f"{inputs['weight_model'].name} does not fit {degree} x {machine.title}: "
+        f"{format_bytes(chain['weight_bytes_per_device'])} of weights and "
+        f"{format_bytes(chain['kv_bytes_held'])} of KV cache for one sequence, "
+        f"and {format_bytes(usable)} usable on each device."
+    )
