@@ -33,10 +33,11 @@ from course_lib.tensor.transformer import CausalLM, GroupedQueryAttention, SwiGL
 
 __all__ = [
     "OPS", "SGD", "AdamW", "CausalLM", "DType", "Embedding", "GradcheckReport", "GroupedQueryAttention",
-    "Kernel", "LayerNorm", "Linear", "Module", "Observer", "Op", "OpCall", "OpInfo", "Parameter",
-    "Phase", "RMSNorm", "Sequential", "SwiGLU", "Tensor", "TensorMeta", "TransformerBlock", "apply", "causal_mask", "concat", "cross_entropy",
-    "current_module", "current_phase", "dropout", "dtype", "dtype_bits", "dtype_bytes", "dtypes", "embedding",
-    "gather", "gelu", "gradcheck", "inside_module", "layer_norm", "log_softmax", "matmul", "nll_loss", "no_grad",
-    "observe", "phase", "relu", "rms_norm", "rope", "rope_tables", "round_to_bf16", "run_kernel",
-    "scaled_dot_product_attention", "sigmoid", "silu", "softmax", "tanh", "unbroadcast", "where",
+    "Kernel", "LayerNorm", "Linear", "Module", "Observer", "Op", "OpCall", "OpInfo", "Parameter", "Phase",
+    "RMSNorm", "Sequential", "SwiGLU", "Tensor", "TensorMeta", "TransformerBlock", "apply", "causal_mask",
+    "concat", "cross_entropy", "current_module", "current_phase", "dropout", "dtype", "dtype_bits",
+    "dtype_bytes", "dtypes", "embedding", "gather", "gelu", "gradcheck", "inside_module", "layer_norm",
+    "log_softmax", "matmul", "nll_loss", "no_grad", "observe", "phase", "relu", "rms_norm", "rope",
+    "rope_tables", "round_to_bf16", "run_kernel", "scaled_dot_product_attention", "sigmoid", "silu",
+    "softmax", "tanh", "unbroadcast", "where",
 ]

@@ -206,6 +206,7 @@ class Op:
     name: str = ""
     saves: str = "nothing"
     is_view: bool = False
+    follows_first_dtype: bool = False  # else the dtype is that of the operands together
     unrecorded: tuple[str, ...] = ()  # attributes that are tools and not facts, such as a random generator
 
     def forward(self, context: Context, *arrays: Any, **attributes: Any) -> Any:
@@ -219,6 +220,8 @@ class Op:
 
 class Kernel(Op):
     """An operation of the backward pass: one formula on arrays, not differentiable again."""
+
+    follows_first_dtype = True  # a gradient has the dtype of its output's, fp32 statistics notwithstanding
 
     def __init__(self, name: str, formula: Callable[..., Any]) -> None:
         self.name, self._formula = name, formula
@@ -268,10 +271,11 @@ def apply(op: Op, *inputs: Tensor, **attributes: Any) -> Any:
     with np.errstate(all="ignore"):  # inf and nan are values here, as in torch; no warnings
         result = op.forward(context, *[operand.data for operand in inputs], **attributes)
     if type(result) is tuple:
-        outputs = tuple([inputs[0].wrap_result(array, inputs, False) for array in result])
+        outputs = tuple([inputs[0].wrap_result(array, inputs, False, inputs[0].dtype) for array in result])
         returned: Any = outputs
     else:
-        returned = inputs[0].wrap_result(result, inputs, op.is_view, attributes.get("dtype"))
+        dtype = inputs[0].dtype if op.follows_first_dtype else attributes.get("dtype")
+        returned = inputs[0].wrap_result(result, inputs, op.is_view, dtype)
         outputs = (returned,)
         if tracked:
             context.resolve(inputs, returned, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -53,7 +54,7 @@ def matmul_flops(calls, phase):
 
 def mlp(*sizes, rng):
     stages = []
-    for m, n in zip(sizes, sizes[1:]):
+    for m, n in itertools.pairwise(sizes):
         stages += [Linear(m, n, rng=rng), relu]
     return Sequential(*stages[:-1])
 

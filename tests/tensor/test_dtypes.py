@@ -39,7 +39,7 @@ def test_computing_dtypes_agree_with_numpy_on_their_size():
 
 
 def test_an_unknown_name_offers_near_matches():
-    with pytest.raises(UnknownNameError, match="Did you mean .*bf16"):
+    with pytest.raises(UnknownNameError, match=r"Did you mean .*bf16"):
         dtype_bits("bfloat16")
 
 
