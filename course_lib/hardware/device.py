@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from course_lib.errors import InvalidInputError, UnknownNameError, UnsupportedError
 from course_lib.hardware.device_file import device_template, read_device_fields
+from course_lib.hardware.frozen import FrozenDict
 from course_lib.sources import Citation
 
 __all__ = ["COMPUTE_FORMATS", "KINDS", "Device", "MemoryLevel", "device", "device_template", "devices"]
@@ -89,7 +89,7 @@ class Device:
 
     def __post_init__(self) -> None:
         for name in ("peak_flops_per_second", "sparse_peak_flops_per_second", "citations", "alternatives"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+            object.__setattr__(self, name, FrozenDict(getattr(self, name)))
         if self.kind not in KINDS:
             raise InvalidInputError("a device has a known kind", allowed=", ".join(KINDS), given=repr(self.kind))
         if not self.peak_flops_per_second:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from course_lib.errors import InvalidInputError
-from course_lib.hardware.cache import CacheLevel, line_ids, simulate_cache
+from course_lib.hardware.cache import CacheLevel, simulate_cache
+from course_lib.hardware.cache_level import line_ids
 from course_lib.hardware.jit import has_numba
 
 __all__ = ["MissClasses", "MissCurve", "miss_classes", "miss_curve", "stack_distances", "stack_distances_numpy"]

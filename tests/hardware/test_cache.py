@@ -170,7 +170,6 @@ def test_what_is_not_modelled_is_named():
 def test_without_numba_the_same_call_still_works(monkeypatch):
     stream = matmul_stream(16)
     fast = simulate_cache(stream.addresses, [full(8), full(32, "L2")], is_write=stream.is_write)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("course_lib.hardware.jit.find_spec", lambda name: None)
     slow_stream = matmul_stream(16)
     np.testing.assert_array_equal(slow_stream.addresses, stream.addresses)

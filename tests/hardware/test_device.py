@@ -1,5 +1,8 @@
+import copy
+import dataclasses
 import inspect
 import math
+import pickle
 import tomllib
 from pathlib import Path
 
@@ -213,6 +216,13 @@ def test_records_are_frozen_to_the_bottom():
         record.peak_flops_per_second["bf16"] = 1.0  # type: ignore[index]
     with pytest.raises(AttributeError):
         record.memory_bytes = 1  # type: ignore[misc]
+
+
+def test_records_hash_copy_pickle_and_become_dictionaries():
+    record = device("h100-sxm")
+    assert hash(record) == hash(device("h100-sxm"))
+    assert pickle.loads(pickle.dumps(record)) == copy.deepcopy(record) == record
+    assert dataclasses.asdict(record)["peak_flops_per_second"]["bf16"] == 989e12
 
 
 def test_an_absent_alternative_is_named():

@@ -106,3 +106,12 @@ def test_the_exact_batch_from_which_a_gemm_is_compute_bound():
 
     assert line(344).bound == "memory"
     assert line(345).bound == "compute"  # and not 296, which the rule "B above the ridge" gives
+
+
+def test_the_work_record_of_the_trace_room_is_what_a_roofline_reads():
+    from course_lib.trace import Work
+
+    counted = Work(flops=989 * 10**12, macs=0, bytes_read=3_350_000_000_000, bytes_written=0)
+    line = roofline(counted, device("h100-sxm"))
+    assert line.seconds_compute == pytest.approx(1, rel=EXACT)
+    assert line.seconds_memory == pytest.approx(1, rel=EXACT)
