@@ -68,8 +68,8 @@ class Diff:
         """The change, its band, its causes and the links that moved, as text."""
         low, high = self.relative_band.low, self.relative_band.high
         lines = [
-            f"continuous {_signed(self.usd_per_month)} a month ({self.relative:+.1%}; {low:+.0%} to {high:+.0%} over the "
-            f"efficiencies), billed {_signed(self.billed_usd_per_month)}; "
+            f"continuous {_signed(self.usd_per_month)} a month ({self.relative:+.1%}; {low:+.0%} to {high:+.0%} over "
+            f"the efficiencies), billed {_signed(self.billed_usd_per_month)}; "
             f"the order of the two options flips on {self.flip_probability:.0%} of the grid",
             "why (Shapley, continuous dollars a month):",
             *(f"  {name:<28}{_signed(usd):>12}" for name, usd in self.attribution.terms),
@@ -148,10 +148,9 @@ def _moved(before: Journey, after: Journey) -> tuple[LinkChange, ...]:
         if was is None or now is None or was.value != now.value:
             said = was or now
             assert said is not None
+            old_value, new_value = (each.value if each else None for each in (was, now))
             changes.append(
-                LinkChange(
-                    name=name, title=said.title, unit=said.unit, before=was and was.value, after=now and now.value
-                )
+                LinkChange(name=name, title=said.title, unit=said.unit, before=old_value, after=new_value)
             )
     return tuple(changes)
 

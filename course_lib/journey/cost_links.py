@@ -1,7 +1,5 @@
 """Machines cost money: dollars of the month and of a million tokens."""
 
-# ruff: noqa: D103  (a link says what it is in its decorator, where the explanation reads it)
-
 from __future__ import annotations
 
 from course_lib.cost import Tariff
@@ -30,7 +28,9 @@ def continuous_usd_per_month(
 
 
 @link("billed dollars", "USD/month", "replicas rented * devices * hours * price")
-def billed_usd_per_month(num_replicas_billed: int, devices_per_replica: int, hours: float, usd_per_hour: float) -> float:
+def billed_usd_per_month(
+    num_replicas_billed: int, devices_per_replica: int, hours: float, usd_per_hour: float
+) -> float:
     return num_replicas_billed * devices_per_replica * hours * usd_per_hour
 
 

@@ -36,8 +36,8 @@ KV cache, arithmetic. Each input of a chain belongs to exactly one cause, so the
 
 _COPIED = (
     "weight_dtype", "kv_dtype", "kv_block_tokens", "prefill_attention", "efficiency_compute", "efficiency_bandwidth",
-    "fixed_seconds", "memory_fraction", "reserve_bytes", "max_batch", "headroom_fraction", "num_spares", "disaggregated",
-    "hours_per_month", "rules",
+    "fixed_seconds", "memory_fraction", "reserve_bytes", "max_batch", "headroom_fraction", "num_spares",
+    "disaggregated", "hours_per_month", "rules",
 )  # fmt: skip
 
 

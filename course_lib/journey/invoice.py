@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from typing import Any
 
 from course_lib.cost import Bill, FocusRow, bill
 from course_lib.journey.links import Chain
+from course_lib.units import HOUR, MILLION
 
 __all__ = ["invoice"]
 
@@ -37,13 +39,15 @@ def invoice(chain: Chain, today: date) -> Bill:
         warnings=tariff.warnings(today),
     )  # fmt: skip
     gap = chain["billed_usd_per_month"] - made.billed_usd_per_month
-    rows = made.rows if abs(gap) <= _ROUNDING * made.billed_usd_per_month else (*made.rows, _adjustment(gap, made.rows[0]))
-    tokens = made.continuous_usd_per_million_tokens / made.continuous_usd_per_month if made.continuous_usd_per_month else 0
+    exact = abs(gap) <= _ROUNDING * made.billed_usd_per_month
+    rows = made.rows if exact else (*made.rows, _adjustment(gap, made.rows[0]))
+    tokens = rate * (chain["prompt_tokens"] + chain["output_tokens"]) * chain["hours"] * HOUR
+    dollars: dict[str, Any] = {name: float(chain[name]) for name in _DOLLARS}
     return replace(
         made, rows=rows, num_replicas_continuous=float(replicas), num_replicas_billed=chain["num_replicas_billed"],
         num_devices=chain["num_replicas_billed"] * chain["devices_per_replica"],
-        continuous_usd_per_million_tokens=chain["continuous_usd_per_month"] * tokens,
-        **{name: float(chain[name]) for name in _DOLLARS},
+        continuous_usd_per_million_tokens=chain["continuous_usd_per_month"] / tokens * MILLION,
+        **dollars,
     )  # fmt: skip
 
 

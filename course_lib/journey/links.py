@@ -161,4 +161,6 @@ class Chain:
         return tuple(made)
 
     def _is_number(self, need: str) -> bool:
-        return need not in ("over", "batches") and isinstance(self[need], int | float) and not isinstance(self[need], bool)
+        if need in ("over", "batches"):
+            return False
+        return isinstance(self[need], int | float) and not isinstance(self[need], bool)

@@ -1,7 +1,5 @@
 """The workload meets a machine: what it reaches, and how many sequences fit in its memory."""
 
-# ruff: noqa: D103  (a link says what it is in its decorator, where the explanation reads it)
-
 from __future__ import annotations
 
 from course_lib.hardware import Device

@@ -16,8 +16,13 @@ from course_lib.journey.inputs import chain_inputs
 from course_lib.journey.invoice import invoice
 from course_lib.journey.links import Chain, Link, LinkRule
 from course_lib.journey.resolve import (
-    resolve_compute_dtype, resolve_device, resolve_model, resolve_parallelism, resolve_tariff,
-)  # fmt: skip
+    check_context,
+    resolve_compute_dtype,
+    resolve_device,
+    resolve_model,
+    resolve_parallelism,
+    resolve_tariff,
+)
 from course_lib.journey.rules import LINKS
 from course_lib.journey.sensitivity import Sensitivity, sensitivity
 from course_lib.journey.served_model import ServedModel
@@ -30,6 +35,7 @@ from course_lib.tensor.dtypes import dtype_bits
 __all__ = ["Journey"]
 
 _FLAGSHIP = Workload(arrival_requests_per_second=60, prompt_tokens=1500, output_tokens=300)
+_PROMISE = SLO(tpot_seconds=0.05)
 _BOUND_LINKS = {
     "memory": "memory_batch", "promise": "tpot_promise_seconds", "ttft": "ttft_promise_seconds",
     "batch limit": "batch_limit",
@@ -84,7 +90,7 @@ class Journey:
     device: Any = "h100-sxm"
     workload: Workload = _FLAGSHIP
     tariff: Tariff | float | str | None = None
-    slo: SLO = SLO(tpot_seconds=0.05)
+    slo: SLO = _PROMISE
     weight_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     compute_dtype: str | None = None
@@ -111,13 +117,15 @@ class Journey:
         model, device = resolve_model(self.model), resolve_device(self.device)
         object.__setattr__(self, "model", model)
         object.__setattr__(self, "device", device)
+        check_context(model, self.workload)
         compute_dtype = resolve_compute_dtype(device, self.compute_dtype)
         inputs = chain_inputs(
             self, model, device, resolve_tariff(self.tariff, device), compute_dtype=compute_dtype, tensor_parallel=1
         )
         inputs["tensor_parallel"] = resolve_parallelism(inputs, self.tensor_parallel)
         chain = Chain(self.rules, inputs)
-        chain["billed_usd_per_month"], chain["continuous_usd_per_month"]  # what cannot be served is said now
+        for name in ("billed_usd_per_month", "continuous_usd_per_month"):
+            chain[name]  # what cannot be served is said now
         object.__setattr__(self, "inputs", inputs)
         object.__setattr__(self, "_chain", chain)
 
@@ -127,7 +135,8 @@ class Journey:
                 raise InvalidInputError(f"{name} is a share", given=getattr(self, name), allowed="above 0, up to 1")
         for name, least in (("fixed_seconds", 0), ("reserve_bytes", 0), ("num_spares", 0), ("hours_per_month", 1e-9)):
             if not least <= getattr(self, name) < float("inf"):
-                raise InvalidInputError(f"{name} is {'above zero' if least else '0 or more'}", given=getattr(self, name))
+                asked = f"{name} is {'above zero' if least else '0 or more'}"
+                raise InvalidInputError(asked, given=getattr(self, name))
         for name in ("max_batch", "kv_block_tokens"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -165,10 +174,10 @@ class Journey:
 
     @property
     def binding(self) -> tuple[str, ...]:
-        """Links that keep the bill from being smaller: what stops the batch, what a step waits for, the minimum fleet."""
+        """Links that keep the bill from falling: what stops the batch, what a step waits for, the minimum fleet."""
         chain = self._chain
-        names = [_BOUND_LINKS[chain["best"].bound]]
-        names.append("compute_seconds" if chain["compute_seconds"] >= chain["weight_read_seconds"] else "weight_read_seconds")
+        computes = chain["compute_seconds"] >= chain["weight_read_seconds"]
+        names = [_BOUND_LINKS[chain["best"].bound], "compute_seconds" if computes else "weight_read_seconds"]
         if chain["num_replicas"] < 1:
             names.append("num_replicas_billed")
         return tuple(names)

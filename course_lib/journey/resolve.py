@@ -15,9 +15,13 @@ from course_lib.journey.traced import TracedModel, traced_model
 from course_lib.serving.model_shape import model_shape
 from course_lib.serving.shape_record import ModelShape
 from course_lib.serving.tensor_parallel import tensor_parallel_degrees
+from course_lib.serving.workload import Workload
 from course_lib.units import format_bytes
 
-__all__ = ["resolve_compute_dtype", "resolve_device", "resolve_model", "resolve_parallelism", "resolve_tariff"]
+__all__ = [
+    "check_context", "resolve_compute_dtype", "resolve_device", "resolve_model", "resolve_parallelism",
+    "resolve_tariff",
+]  # fmt: skip
 
 
 def resolve_model(model: Any) -> ServedModel:
@@ -75,6 +79,17 @@ def resolve_parallelism(inputs: Mapping[str, Any], degree: int | str) -> int:
     return degree
 
 
+def check_context(model: ServedModel, workload: Workload) -> None:
+    """Refuse a workload that is longer than the model can see."""
+    tokens = workload.mean_prompt_tokens + workload.mean_output_tokens
+    most = getattr(model, "max_context_tokens", None)
+    if most is not None and tokens > most:
+        raise DoesNotFitError(
+            f"{model.name} sees at most {most:,} tokens and a request of the workload has {tokens:,.0f} (prompt and "
+            "output). Shorten it, for example with prompt_tokens=..., output_tokens=...."
+        )
+
+
 def _chain(inputs: Mapping[str, Any], degree: int) -> Chain:
     return Chain(inputs["rules"], {**inputs, "tensor_parallel": degree})
 
@@ -85,7 +100,9 @@ def _fits(inputs: Mapping[str, Any], degree: int) -> bool:
 
 def _smallest_degree(inputs: Mapping[str, Any]) -> int | None:
     model, machine = inputs["weight_model"], inputs["device"]
-    degrees = tensor_parallel_degrees(model) if isinstance(model, ModelShape) and machine.link_bytes_per_second else (1,)
+    degrees: tuple[int, ...] = (1,)
+    if isinstance(model, ModelShape) and machine.link_bytes_per_second:
+        degrees = tensor_parallel_degrees(model)
     return next((degree for degree in degrees if _fits(inputs, degree)), None)
 
 

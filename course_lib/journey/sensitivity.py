@@ -63,9 +63,11 @@ def sensitivity(inputs: Mapping[str, Any]) -> Sensitivity:
     """Elasticities of the continuous dollars of a chain, by central differences with a continuous batch."""
     inputs = {**inputs, "continuous_batch": True}
     tariff, model = inputs["tariff"], inputs["weight_model"]
-    found = {
-        "usd_per_hour": _slope(inputs, lambda factor: {"tariff": tariff.with_changes(usd_per_hour=tariff.usd_per_hour * factor)})
-    }
+
+    def priced(factor: float) -> dict[str, Any]:
+        return {"tariff": tariff.with_changes(usd_per_hour=tariff.usd_per_hour * factor)}
+
+    found = {"usd_per_hour": _slope(inputs, priced)}
     for name, shown in _NUMBERS.items():
         if inputs[name]:
             found[shown] = _slope(inputs, partial(_scaled, name, inputs[name]))

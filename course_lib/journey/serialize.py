@@ -37,7 +37,8 @@ def to_dict(journey: Journey) -> dict[str, Any]:
     """
     if journey.rules != LINKS:
         raise UnsupportedError("A journey with a changed link holds a function, which is not data.")
-    plain = {each.name: getattr(journey, each.name) for each in fields(journey) if each.init and each.name not in _RECORDS}
+    names = [each.name for each in fields(journey) if each.init and each.name not in _RECORDS]
+    plain = {name: getattr(journey, name) for name in names}
     model, tariff = journey.model, journey.tariff
     if not isinstance(model, ModelShape | TracedModel):
         raise UnsupportedError(f"{model.name} is between two shapes and is not written.")
@@ -82,14 +83,17 @@ def from_dict(data: Mapping[str, Any]) -> Journey:
 
 
 def _model_from_data(data: Mapping[str, Any]) -> ModelShape | TracedModel:
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name != "kind"}
+    values = _with_tuples({name: value for name, value in data.items() if name != "kind"})
     if data["kind"] == TracedModel.__name__:
         return TracedModel(**values)
     for name, kind in (("experts", Experts), ("latent_attention", LatentAttention)):
         if values.get(name) is not None:
-            inner = {key: tuple(each) if isinstance(each, list) else each for key, each in values[name].items()}
-            values[name] = kind(**inner)
+            values[name] = kind(**_with_tuples(values[name]))
     return ModelShape(**values)
+
+
+def _with_tuples(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
 
 def _device_to_data(machine: Device) -> Any:

@@ -1,7 +1,5 @@
 """Many requests share the machine: the best batch, the replicas, the time to first token."""
 
-# ruff: noqa: D103  (a link says what it is in its decorator, where the explanation reads it)
-
 from __future__ import annotations
 
 import math

@@ -1,7 +1,5 @@
 """The time of a step, for every batch size at once."""
 
-# ruff: noqa: D103  (a link says what it is in its decorator, where the explanation reads it)
-
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +33,7 @@ def read_fractions(weight_model: ServedModel, devices_per_replica: int) -> tuple
     return decode_weight_fractions(device_share(weight_model, devices_per_replica))
 
 
-@link("weights that a step reads on one device", "B", "weights * P_mm / P, less the experts expected idle", per_batch=True)
+@link("weights that a step reads on one device", "B", "weights * P_mm / P, less experts expected idle", per_batch=True)
 def weight_bytes_read(
     batches: Array, weight_bytes_per_device: float, read_fractions: tuple[float, float, float]
 ) -> Array:
@@ -104,7 +102,9 @@ def interval_seconds(
 ) -> Array:
     if disaggregated:  # prefills run on other replicas
         return step_seconds
-    return capacity.interval_seconds(step_seconds, batches, output_tokens=output_tokens, prefill_seconds=prefill_seconds)
+    return capacity.interval_seconds(
+        step_seconds, batches, output_tokens=output_tokens, prefill_seconds=prefill_seconds
+    )
 
 
 LINKS: tuple[LinkRule, ...] = tuple(rule for rule in list(globals().values()) if isinstance(rule, LinkRule))

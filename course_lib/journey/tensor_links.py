@@ -1,7 +1,5 @@
 """Values become tensors, tensors become a workload: what the model is, and what people ask of it."""
 
-# ruff: noqa: D103  (a link says what it is in its decorator, where the explanation reads it)
-
 from __future__ import annotations
 
 import math
@@ -55,8 +53,9 @@ def prefill_tokens(prompt_tokens: float, prefix_hit_fraction: float) -> float:
 
 @link("FLOPs of one prefill", "FLOP", "FLOPs of one token * tokens to prefill (+ attention, if switched on)")
 def prefill_flops(
-    flops_per_token: float, prefill_tokens: float, prompt_tokens: float, work_model: ServedModel, prefill_attention: bool
-) -> float:
+    flops_per_token: float, prefill_tokens: float, prompt_tokens: float, work_model: ServedModel,
+    prefill_attention: bool,
+) -> float:  # fmt: skip
     if not prefill_attention:
         return flops_per_token * prefill_tokens
     attention = work_model.attention_flops(max(1, round(prefill_tokens)), max(1, round(prompt_tokens)))

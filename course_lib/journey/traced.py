@@ -28,6 +28,7 @@ class TracedModel:
         attention_flops_per_pair: traced FLOPs for each (query, context) pair.
         kv_elements_per_token: elements that one more token adds to the cache, all layers.
         num_layers, model_size: depth and width; 0 where nothing says so (one device needs neither).
+        max_context_tokens: the longest sequence it can see, where it says so.
 
     >>> TracedModel(name="m", num_parameters=10, num_lookup_parameters=2, matmul_flops_per_token=16,
     ...             attention_flops_per_pair=4, kv_elements_per_token=6).decode_weight_bytes(1, "bf16")
@@ -42,6 +43,7 @@ class TracedModel:
     kv_elements_per_token: int
     num_layers: int = 0
     model_size: int = 0
+    max_context_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_parameters", "matmul_flops_per_token", "kv_elements_per_token"):
@@ -125,7 +127,7 @@ def _tokens(module: Any, shape: ModelShape | None) -> Any:
     if shape is None:
         raise InvalidInputError(
             f"to trace {type(module).__name__} a tensor of tokens (1, T) is needed, and the module has no model_shape()",
-            next_step="Use Journey(model=traced_model(module, tokens)), tokens = torch.zeros(1, 32, dtype=torch.long).",
+            next_step="Use traced_model(module, tokens) with tokens = torch.zeros(1, 32, dtype=torch.long).",
         )
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     length = min(2 * _TOKENS, (shape.max_context_tokens or 2 * _TOKENS) // 2 * 2)
@@ -168,6 +170,7 @@ def _from_traces(
         matmul_flops_per_token=round((forward.matmul_flops - attention * pairs) / tokens),
         attention_flops_per_pair=attention, kv_elements_per_token=kv_elements,
         num_layers=shape.num_layers if shape else 0, model_size=shape.model_size if shape else 0,
+        max_context_tokens=shape.max_context_tokens if shape else None,
     )  # fmt: skip
 
 

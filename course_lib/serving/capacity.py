@@ -134,12 +134,12 @@ def best_batch(
     if limit < 1:
         raise DoesNotFitError(f"the KV cache of one sequence does not fit: room for {memory_limit:.3g} sequences.")
     grid = np.arange(1.0, math.floor(limit) + 1) if not continuous else np.linspace(1.0, limit, _POINTS)
-    index, intervals = _best_index(interval_of, grid, output_tokens, tpot_seconds)
+    index = _best_index(interval_of, grid, output_tokens, tpot_seconds)
     for _ in range(_ROUNDS if continuous else 0):
         if index == grid.size - 1:
             break
         grid = np.linspace(grid[index], grid[index + 1], _POINTS)
-        index, intervals = _best_index(interval_of, grid, output_tokens, tpot_seconds)
+        index = _best_index(interval_of, grid, output_tokens, tpot_seconds)
     batch = float(grid[index])
     if ttft_within is not None and not ttft_within(batch):
         return BestBatch(batch=_largest_within(ttft_within, grid[: index + 1], batch, continuous), bound="ttft")
@@ -148,7 +148,7 @@ def best_batch(
 
 def _best_index(
     interval_of: Callable[[Array], Array], grid: Array, output_tokens: float, tpot_seconds: float | None
-) -> tuple[int, Array]:
+) -> int:
     """Index of the best batch in the grid. A promise met to 1e-12 is met."""
     intervals = interval_of(grid)
     if not np.all(np.isfinite(intervals)) or np.any(intervals <= 0):
@@ -162,7 +162,7 @@ def _best_index(
                 f"a batch of one already takes {intervals[0] * 1e3:.3g} ms. "
                 "Promise more time, or take a faster device, more of them, or fewer bytes."
             )
-    return int(rates.argmax()), intervals
+    return int(rates.argmax())
 
 
 def _largest_within(within: Callable[[float], bool], grid: Array, batch: float, continuous: bool) -> float:

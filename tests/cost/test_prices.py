@@ -16,7 +16,8 @@ from course_lib.errors import InvalidInputError, UnknownNameError
 @pytest.mark.parametrize(
     ("device", "usd"),
     [
-        ("h100-sxm", 2.95), ("h100-pcie", 3.29), ("h200", 3.50), ("b200", 5.50), ("l40s", 1.55), ("a100-80gb-sxm", 2.79),
+        ("h100-sxm", 2.95), ("h100-pcie", 3.29), ("h200", 3.50), ("b200", 5.50), ("l40s", 1.55),
+        ("a100-80gb-sxm", 2.79),
         ("tpu-v5e", 1.2), ("a100-80gb-pcie", 1.39),
     ],
 )  # fmt: skip
