@@ -67,8 +67,9 @@ class FlashBackend:
         mask: Array | None = None,
     ) -> Array:  # fmt: skip
         """Attend."""
-        sizes = {"block_q": self.block_q, "block_k": self.block_k}
-        return flash_attention(q, k, v, scale=scale, causal=causal, mask=mask, **sizes)
+        return flash_attention(
+            q, k, v, block_q=self.block_q, block_k=self.block_k, scale=scale, causal=causal, mask=mask
+        )
 
 
 @dataclass(frozen=True, slots=True)
