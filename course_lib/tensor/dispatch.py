@@ -170,7 +170,7 @@ class Context:
 
     def __init__(self, needs: tuple[bool, ...], inputs: tuple[Tensor, ...], attributes: dict[str, Any]) -> None:
         self.needs = needs
-        self.input_shapes = tuple(operand.data.shape for operand in inputs)
+        self.input_shapes = tuple([operand.data.shape for operand in inputs])
         self.attributes = attributes
         self.note: Any = None  # a plain fact that forward leaves for backward
         self.saved: tuple[Tensor, ...] = ()

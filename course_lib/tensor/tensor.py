@@ -107,7 +107,7 @@ class Tensor:
                     dtype: str | None = None) -> Tensor:
         """The output tensor of an operation on these inputs: dtype settled, storage shared by a view."""
         array = np.asarray(result)
-        if dtype is None and array.dtype == np.float32 and any(x.dtype == "bf16" for x in inputs):
+        if dtype is None and array.dtype == np.float32 and "bf16" in [x.dtype for x in inputs]:
             others = [x.dtype for x in inputs if x.dtype in ("fp32", "fp16", "fp64")]
             dtype = None if others else "bf16"
         if dtype == "bf16" and not is_view:

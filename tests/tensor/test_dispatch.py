@@ -260,3 +260,14 @@ def test_a_scalar_product_records_the_number():
     with observe(Calls()) as calls:
         Tensor([1.0]) * math.pi
     assert calls[0].attributes == {"value": math.pi}
+
+
+@pytest.mark.parametrize("product", [lambda a, b: a * b, lambda a, b: a @ b])
+def test_a_product_keeps_only_the_operand_that_a_needed_gradient_reads(product):
+    # da = dc * b reads b, db = dc * a reads a: with only a's gradient needed, b alone is kept.
+    for needs in ((True, False), (False, True), (True, True)):
+        a, b = (Tensor(np.ones((2, 2)), requires_grad=needed) for needed in needs)
+        with observe(Calls()) as calls:
+            product(a, b)
+        kept = {meta.storage_id for meta in calls[0].saved}
+        assert kept == {other.storage_id for other, needed in ((b, needs[0]), (a, needs[1])) if needed}
