@@ -74,7 +74,8 @@ def _checked(a: Tensor, b: Tensor) -> None:
     if not _fits(a.shape, b.shape):
         raise _mismatch(a.shape, b.shape)
     try:
-        np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if a.shape[:-2] != b.shape[:-2]:
+            np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise InvalidInputError(
             "matmul needs batch axes that broadcast (equal or 1, from the right)",

@@ -126,7 +126,8 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes."""
-        return tuple(self.data.shape)
+        shape: tuple[int, ...] = self.data.shape
+        return shape
 
     @property
     def strides(self) -> tuple[int, ...]:
