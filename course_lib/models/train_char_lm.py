@@ -1,4 +1,4 @@
-"""Train the small language model: ``python -m course_lib.models.train_char_lm`` (about three minutes on one core).
+"""Train the small language model: ``python -m course_lib.models.train_char_lm`` (three to six minutes on one core).
 
 The committed weights are this script's output with its defaults. Floating-point sums differ between processors, so
 another machine's weights differ in their last digits and its loss by a few thousandths.

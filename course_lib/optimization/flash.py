@@ -13,7 +13,7 @@ import numpy as np
 from course_lib.errors import InvalidInputError
 from course_lib.hardware.scratchpad import Ledger
 from course_lib.optimization.attention import AttentionInputs, attention_inputs
-from course_lib.optimization.tiles import Array, FlopCount, Scratchpad, blocks, on_machine
+from course_lib.optimization.tiles import Array, FlopCount, Scratchpad, blocks, machine_ledger
 
 __all__ = ["Order", "flash_attention"]
 
@@ -83,12 +83,12 @@ def flash_attention(
     output = np.zeros_like(inputs.q)
     lse = np.full(inputs.q.shape[:3], -np.inf, inputs.accumulator)
     forward = _queries_outside if order == "fa2" else _keys_outside
-    with on_machine(sram_bytes, ledger) as machine:
-        for head, kv_head in inputs.heads():
-            forward(
-                inputs, head, kv_head, output[head], lse[head] if return_lse else None,
-                block_q, block_k, machine, FlopCount() if flops is None else flops,
-            )  # fmt: skip
+    machine = machine_ledger(sram_bytes, ledger)
+    for head, kv_head in inputs.heads():
+        forward(
+            inputs, head, kv_head, output[head], lse[head] if return_lse else None,
+            block_q, block_k, machine, FlopCount() if flops is None else flops,
+        )  # fmt: skip
     return (inputs.shaped(output), inputs.shaped(lse)) if return_lse else inputs.shaped(output)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from course_lib.hardware.scratchpad import Ledger
 from course_lib.optimization.attention import AttentionInputs, attention_inputs
 from course_lib.optimization.flash import Head, Order, hidden, require_blocks, score_tile
-from course_lib.optimization.tiles import Array, FlopCount, Scratchpad, blocks, on_machine
+from course_lib.optimization.tiles import Array, FlopCount, Scratchpad, blocks, machine_ledger
 
 __all__ = ["flash_attention_backward"]
 
@@ -48,16 +48,16 @@ def flash_attention_backward(
     dq = np.zeros_like(inputs.q)
     dk, dv = (np.zeros(array.shape, inputs.accumulator) for array in (inputs.k, inputs.v))
     flops = FlopCount() if flops is None else flops
-    with on_machine(sram_bytes, ledger) as machine:
-        for head, kv_head in inputs.heads():
-            second = np.ones_like(statistics[head])
-            if order == "fa2":
-                second = _row_products(upstream[head], outputs[head], block_q, inputs.accumulator, machine)
-            saved = (upstream[head], outputs[head] if order == "fa1" else None, statistics[head], second)
-            head_dk, head_dv = np.empty_like(inputs.k[kv_head]), np.empty_like(inputs.v[kv_head])
-            _head_backward(inputs, head, kv_head, saved, dq[head], head_dk, head_dv, block_q, block_k, machine, flops)
-            dk[kv_head] += head_dk
-            dv[kv_head] += head_dv
+    machine = machine_ledger(sram_bytes, ledger)
+    for head, kv_head in inputs.heads():
+        second = np.ones_like(statistics[head])
+        if order == "fa2":
+            second = _row_products(upstream[head], outputs[head], block_q, inputs.accumulator, machine)
+        saved = (upstream[head], outputs[head] if order == "fa1" else None, statistics[head], second)
+        head_dk, head_dv = np.empty_like(inputs.k[kv_head]), np.empty_like(inputs.v[kv_head])
+        _head_backward(inputs, head, kv_head, saved, dq[head], head_dk, head_dv, block_q, block_k, machine, flops)
+        dk[kv_head] += head_dk
+        dv[kv_head] += head_dv
     return tuple(inputs.shaped(gradient.astype(q.dtype)) for gradient in (dq, dk, dv))  # type: ignore[return-value]
 
 

@@ -7,7 +7,6 @@ are those of executed copies. What it computes is tallied in a :class:`FlopCount
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -111,12 +110,11 @@ def blocks(length: int, block: int) -> Iterator[slice]:
     return (slice(start, min(start + block, length)) for start in range(0, length, block))
 
 
-@contextmanager
-def on_machine(sram_bytes: int | None, ledger: Ledger | None) -> Iterator[Ledger]:
+def machine_ledger(sram_bytes: int | None, ledger: Ledger | None) -> Ledger:
     """Choose the ledger a kernel runs on: the caller's, or a fresh one with ``sram_bytes``."""
     if ledger is not None and sram_bytes is not None:
         raise InvalidInputError(
             "give either sram_bytes or a ledger, whose sram capacity then holds", given="both",
             next_step="Use scratchpad_ledger(sram_bytes) as the ledger.",
         )  # fmt: skip
-    yield ledger if ledger is not None else scratchpad_ledger(sram_bytes)
+    return ledger if ledger is not None else scratchpad_ledger(sram_bytes)
