@@ -1,8 +1,8 @@
 """Run a lesson from start to end and report as JSON: ``python -m grading.execute SOURCE.py --as solved``.
 
 ``solved`` runs the solved notebook in a kernel under nbclient, as a learner's JupyterLab would, and reports its
-peak memory and CPU time. ``untouched`` and ``shapes`` run the cells without a kernel: as released, and once with
-each of the proof's OTHER_SHAPES. Each is a process of its own, so that memory is that of one lesson.
+peak memory and CPU time. ``cells`` runs the cells without a kernel: as released, and once with each of the proof's
+OTHER_SHAPES. Each is a process of its own, so that the memory is that of one lesson.
 """
 
 from __future__ import annotations
@@ -49,42 +49,35 @@ def run_solved(lesson: Lesson) -> dict[str, Any]:
     }
 
 
-def run_untouched(lesson: Lesson) -> dict[str, Any]:
-    """The released cells, nothing written: an error in any of them is a fault of the lesson."""
-    texts = {cell.position: cell.learner_text for cell in lesson.cells}
-    output, values = run_all(lesson, texts)
-    return {"output": output, "values": values}
-
-
-def run_shapes(lesson: Lesson) -> dict[str, Any]:
-    """The solved cells once for each of the other shapes: what was printed and what was measured."""
-    others = load(PROOFS / lesson.assignment / f"{lesson.name}.py").OTHER_SHAPES
-    (shapes,) = lesson.of_role("shapes")
-    runs = []
-    for number, other in enumerate(others):
-        os.environ["TRACE_A_TENSOR_HOME"] = tempfile.mkdtemp(prefix=f"shapes-{number}-")
+def run_variants(lesson: Lesson) -> dict[str, Any]:
+    """The cells as released, then solved with each of the other shapes: what was printed and what was told."""
+    released = {cell.position: cell.learner_text for cell in lesson.cells}
+    report = {"untouched": run_all(lesson, released), "shapes": []}
+    proofs = PROOFS / lesson.assignment / f"{lesson.name}.py"
+    others = getattr(load(proofs), "OTHER_SHAPES", ()) if proofs.exists() else ()
+    for other in others:
+        (shapes,) = lesson.of_role("shapes")
         text = "\n".join(f"{name} = {value!r}" for name, value in other.items())
         texts = {cell.position: cell.solved_text for cell in lesson.cells} | {shapes.position: text}
-        output, values = run_all(lesson, texts)
-        runs.append({"output": output, "values": values})
-    return {"runs": runs}
+        report["shapes"].append(run_all(lesson, texts))
+    return report
 
 
-def run_all(lesson: Lesson, texts: dict[int, str]) -> tuple[str, dict[str, str]]:
+def run_all(lesson: Lesson, texts: dict[int, str]) -> dict[str, Any]:
     """All code cells in order in one namespace: everything printed or shown, and each reveal's and check's words."""
     space: dict[str, Any] = {"__name__": "__main__"}
     words: dict[str, str] = {}
     printed = io.StringIO()
-    for cell in lesson.cells:
-        if not cell.is_code:
-            continue
-        with contextlib.redirect_stdout(printed):
-            value = run_cells([cell], texts, space)
-        if value is not None:
-            printed.write(f"{value!r}\n")
-        if cell.role in {"reveal", "check"}:
-            words[f"{cell.key}-{cell.role}"] = str(value)
-    return printed.getvalue(), words
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["TRACE_A_TENSOR_HOME"] = home
+        for cell in (cell for cell in lesson.cells if cell.is_code):
+            with contextlib.redirect_stdout(printed):
+                value = run_cells([cell], texts, space)
+            if value is not None:
+                printed.write(f"{value!r}\n")
+            if cell.role in {"reveal", "check"}:
+                words[f"{cell.key}-{cell.role}"] = str(value)
+    return {"output": printed.getvalue(), "words": words}
 
 
 def _text(output: Any) -> str:
@@ -97,16 +90,16 @@ def _is_wordless_picture(output: Any) -> bool:
     if any(kind.startswith("image/") for kind in data):
         return True
     html = "".join(data.get("text/html", ""))
-    return html.count("<img") > html.count('alt="') or "<svg" in html and "aria-label" not in html
+    return html.count("<img") > html.count('alt="') or ("<svg" in html and "aria-label" not in html)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m grading.execute", description="Run one lesson.")
     parser.add_argument("source", type=Path)
-    parser.add_argument("--as", dest="mode", choices=("solved", "untouched", "shapes"), default="solved")
+    parser.add_argument("--as", dest="mode", choices=("solved", "cells"), default="solved")
     options = parser.parse_args(arguments)
     lesson = read_lesson(options.source)
-    report = {"solved": run_solved, "untouched": run_untouched, "shapes": run_shapes}[options.mode](lesson)
+    report = run_solved(lesson) if options.mode == "solved" else run_variants(lesson)
     print(json.dumps(report))
     return 0
 

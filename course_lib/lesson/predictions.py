@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -10,7 +9,7 @@ from typing import Any
 
 from course_lib.lesson.messages import BAD, GOOD, QUIET, panel, rows
 from course_lib.lesson.progress import is_autograding, now, progress_store
-from course_lib.lesson.values import NotComparableError, plain, show
+from course_lib.lesson.values import NotComparableError, is_finite, plain, quotient, show
 
 __all__ = ["Notice", "Revealed", "predict", "reveal"]
 
@@ -52,9 +51,7 @@ class Revealed:
     @property
     def ratio(self) -> float | None:
         """Predicted / measured; None where either is missing or the measured value is 0."""
-        if self.predicted is None or not isinstance(self.measured, (int, float)) or not self.measured:
-            return None
-        return self.predicted / self.measured
+        return None if self.predicted is None else quotient(self.predicted, self.measured)
 
     @property
     def inside(self) -> bool | None:
@@ -139,7 +136,7 @@ def reveal(prediction_id: str, measured: Any | Callable[[], Any]) -> Revealed:
     except Exception as error:
         message = f"The measurement did not run ({type(error).__name__}: {error}). Run the cells above it first."
         return Revealed(prediction_id=prediction_id, committed=True, message=message)
-    number = value if isinstance(value, (int, float)) and math.isfinite(value) else None
+    number = value if isinstance(value, (int, float)) and is_finite(value) else None
     seen = {"measured": number, "revealed_at": entry.get("revealed_at", now())}
     store.update("predictions", prediction_id, lambda old: {**old, **seen})
     return Revealed(
@@ -165,7 +162,7 @@ def _number(value: Any) -> float:
         number = plain(value)
     except NotComparableError as error:
         raise ValueError(f"A prediction is one number, but {error}.") from None
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not is_finite(number):
         raise ValueError(f"A prediction is one finite number, such as 3e6; got {show(number)}.")
     return number
 
@@ -178,7 +175,7 @@ def _inside(low: float | None, high: float | None, measured: Any) -> bool | None
 
 def _comment(entry: dict[str, Any], value: Any) -> str:
     """One sentence on the size of the gap; the gap itself is the lesson."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value or not is_finite(value):
         return "Here is what happened."
     ratio = entry["value"] / value
     if 0.9 <= ratio <= 1.1:

@@ -6,20 +6,20 @@ method of a learner's own class (an ``__eq__`` that is always true) takes part i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NotComparableError", "Plain", "agree", "plain", "quotient", "show"]
+__all__ = ["NotComparableError", "Plain", "agree", "is_finite", "plain", "quotient", "show"]
 
 # A float64 result of a handful of operations; a float32 result of the same.
 FLOAT64_TOLERANCE = 1e-12
 FLOAT32_TOLERANCE = 1e-6
 # bf16 and fp16 keep 8 and 11 bits: no exact count can be checked through them, so they get none extra.
 _SHOWN_ITEMS = 6
+_LARGEST = 1e300
 
 Plain = Any
 """int, float, bool, str, None, np.ndarray, or a tuple or dict of these."""
@@ -101,9 +101,9 @@ def agree(got: Plain, expected: Plain, relative_tolerance: float = 0.0) -> str:
 def _close(got: float, expected: float, tolerance: float) -> bool:
     if isinstance(got, int) and isinstance(expected, int) and tolerance == 0:
         return got == expected
-    if math.isnan(got) or math.isnan(expected):
-        return math.isnan(got) and math.isnan(expected)
-    if math.isinf(got) or math.isinf(expected):
+    if got != got or expected != expected:  # NaN differs from itself
+        return got != got and expected != expected
+    if not is_finite(got) or not is_finite(expected):
         return got == expected
     wanted = max(tolerance, _own_precision(got))
     return abs(got - expected) <= wanted * abs(expected)
@@ -169,9 +169,15 @@ def _agree_array(got: np.ndarray, expected: np.ndarray, tolerance: float) -> str
 def quotient(got: Plain, expected: Plain) -> float | None:
     """got / expected where both are numbers and the quotient says something; otherwise None."""
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (got, expected))
-    if not numbers or not expected or not math.isfinite(got) or not math.isfinite(expected):
+    if not numbers or not expected or not is_finite(got) or not is_finite(expected):
         return None
-    return float(Fraction(got) / Fraction(expected)) if abs(got) < 1e300 else None
+    ratio = Fraction(got) / Fraction(expected)
+    return float(ratio) if abs(ratio) < _LARGEST else None
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number is finite and fits a float (a Python integer may be larger than any)."""
+    return abs(value) < _LARGEST
 
 
 def show(value: Plain) -> str:
@@ -183,7 +189,9 @@ def show(value: Plain) -> str:
     if isinstance(value, bool) or value is None:
         return repr(value)
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**30 else f"{float(value):.6g}"
+        if abs(value) < 10**30:
+            return f"{value:,}"
+        return f"{float(value):.6g}" if is_finite(value) else f"a number of {value.bit_length():,} bits"
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
     if isinstance(value, str):

@@ -33,20 +33,20 @@ def test_the_solved_notebook_runs_clean_earns_everything_and_keeps_its_budget(le
 
 @every
 def test_the_untouched_notebook_runs_without_an_error_and_gives_nothing_away(lesson, executed):
-    words = executed(lesson.path, "untouched")["values"]
+    words = executed(lesson.path, "cells")["untouched"]["words"]
     assert all("Commit a number" in text for key, text in words.items() if key.endswith("-reveal"))
     assert all(": 0 of " in text for key, text in words.items() if key.endswith("-check"))
 
 
 @weekly
 def test_numbers_change_when_the_shapes_change(lesson, executed):
-    first, second = executed(lesson.path, "shapes")["runs"]
+    first, second = executed(lesson.path, "cells")["shapes"]
     assert first["output"] != second["output"]
-    reveals = [key for key in first["values"] if key.endswith("-reveal")]
-    assert any(first["values"][key] != second["values"][key] for key in reveals)
+    reveals = [key for key in first["words"] if key.endswith("-reveal")]
+    assert any(first["words"][key] != second["words"][key] for key in reveals)
     for run in (first, second):
-        assert all(": 0 of" not in text for key, text in run["values"].items() if key.endswith("-check"))
-        assert not [text for text in run["values"].values() if "did not run" in text]
+        assert all(": 0 of" not in text for key, text in run["words"].items() if key.endswith("-check"))
+        assert not [text for text in run["words"].values() if "did not run" in text]
 
 
 @pytest.mark.parametrize(("lesson", "key"), EXERCISES, ids=lambda value: getattr(value, "name", value))

@@ -29,7 +29,8 @@ def imported(text):
     """Top-level modules imported in a cell."""
     nodes = list(ast.walk(ast.parse(text)))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return {name.split(".")[0] for name in names + [n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module]}
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.split(".")[0] for name in names}
 
 
 def is_draft(lesson):
@@ -48,8 +49,8 @@ def test_a_lesson_has_25_to_40_cells(lesson):
 
 @every
 def test_code_cells_have_at_most_15_lines(lesson):
-    long = {cell.position + 1: n for cell in lesson.cells if cell.is_code and (n := len(cell.solved_text.split("\n"))) > 15}
-    assert not long
+    lines = {cell.position + 1: len(cell.solved_text.split("\n")) for cell in lesson.cells if cell.is_code}
+    assert not {number: count for number, count in lines.items() if count > 15}
 
 
 @every
@@ -115,7 +116,8 @@ def test_a_check_cell_is_one_call(lesson):
 @every
 def test_a_marked_reveal_passes_a_function(lesson):
     for cell in lesson.of_role("reveal"):
-        call = next(n for n in ast.walk(ast.parse(cell.text)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "reveal")
+        nodes = [node for node in ast.walk(ast.parse(cell.text)) if isinstance(node, ast.Call)]
+        call = next(node for node in nodes if ast.unparse(node.func) == "reveal")
         assert not cell.points or isinstance(call.args[1], (ast.Lambda, ast.Name))
 
 
