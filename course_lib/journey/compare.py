@@ -91,7 +91,7 @@ def compare(after: Journey, before: Journey) -> Diff:
     billed_change = new.billed_usd_per_month - old.billed_usd_per_month
     continuous = attribution(before.inputs, after.inputs)
     rest = billed_change - continuous.total_usd_per_month
-    grids = [efficiency_grid(journey.inputs, dollars) for journey in (before, after)]
+    grids = [efficiency_grid(journey.chain, "continuous_usd_per_month")[0] for journey in (before, after)]
     relative = change / old.continuous_usd_per_month
     return Diff(
         links=_moved(before, after), usd_per_month=change, billed_usd_per_month=billed_change, relative=relative,

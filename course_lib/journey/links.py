@@ -121,6 +121,20 @@ class Chain:
                 self._values[name] = rule.function(**{need: self[need] for need in rule.needs})
         return self._values[name]
 
+    def with_inputs(self, **changes: Any) -> Chain:
+        """The chain with some inputs changed; links that do not depend on them are not made again."""
+        affected, grown = set(changes), True
+        while grown:
+            grown = False
+            for rule in self.rules.values():
+                if rule.name not in affected and not affected.isdisjoint(rule.needs):
+                    affected.add(rule.name)
+                    affected.update(("over",) if rule.per_batch else ())
+                    grown = True
+        chain = Chain(self.rules.values(), {**self.inputs, **changes})
+        chain._values.update({name: value for name, value in self._values.items() if name not in {*affected, "over"}})
+        return chain
+
     def over(self, name: str, batches: NDArray[np.float64]) -> NDArray[np.float64]:
         """A per-batch link for many batch sizes at once."""
         return self._over(name, {"batches": batches})

@@ -26,7 +26,7 @@ from course_lib.journey.resolve import (
 from course_lib.journey.rules import LINKS
 from course_lib.journey.sensitivity import Sensitivity, sensitivity
 from course_lib.journey.served_model import ServedModel
-from course_lib.journey.uncertainty import Band, band, dollars, efficiency_grid
+from course_lib.journey.uncertainty import Band, band, efficiency_grid
 from course_lib.serving.shape_record import ModelShape
 from course_lib.serving.slo import SLO
 from course_lib.serving.workload import Workload
@@ -110,7 +110,7 @@ class Journey:
     as_of: datetime.date | None = None
     rules: tuple[LinkRule, ...] = field(default=LINKS, repr=False)
     inputs: dict[str, Any] = field(init=False, repr=False, compare=False)
-    _chain: Chain = field(init=False, repr=False, compare=False)
+    chain: Chain = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check()
@@ -127,7 +127,7 @@ class Journey:
         for name in ("billed_usd_per_month", "continuous_usd_per_month"):
             chain[name]  # what cannot be served is said now
         object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "_chain", chain)
+        object.__setattr__(self, "chain", chain)
 
     def _check(self) -> None:
         for name, most in _SHARES:
@@ -170,12 +170,12 @@ class Journey:
         >>> Journey()["batch"]
         211.0
         """
-        return self._chain[name]
+        return self.chain[name]
 
     @property
     def binding(self) -> tuple[str, ...]:
         """Links that keep the bill from falling: what stops the batch, what a step waits for, the minimum fleet."""
-        chain = self._chain
+        chain = self.chain
         computes = chain["compute_seconds"] >= chain["weight_read_seconds"]
         names = [_BOUND_LINKS[chain["best"].bound], "compute_seconds" if computes else "weight_read_seconds"]
         if chain["num_replicas"] < 1:
@@ -185,7 +185,7 @@ class Journey:
     @property
     def time_shares(self) -> tuple[tuple[str, float], ...]:
         """Where the time between two tokens goes, as shares that sum to 1."""
-        chain = self._chain
+        chain = self.chain
         matmul = max(chain["compute_seconds"], chain["weight_read_seconds"])
         parts = {
             "matmuls of decode": matmul, "KV reads": chain["kv_read_seconds"], "fixed": chain["step_fixed_seconds"],
@@ -204,29 +204,37 @@ class Journey:
         peak = cited.get(f"peak_flops_per_second.{self.inputs['compute_dtype']}")
         sources["peak_flops_per_second"] = peak.source if peak else ""
         sources["usd_per_hour"] = f"{price.source} ({price.date})" if price else "given by the caller"
-        return self._chain.links(self.binding, sources)
+        return self.chain.links(self.binding, sources)
 
     @property
     def bill(self) -> Bill:
         """The invoice of a month."""
-        return invoice(self._chain, self.as_of or datetime.date.today())
+        return invoice(self.chain, self.as_of or datetime.date.today())
+
+    def bands(self, *names: str) -> tuple[Band, ...]:
+        """Links over compute efficiency 0.4 to 0.7 and bandwidth efficiency 0.6 to 0.9.
+
+        >>> [round(each.high) for each in Journey().bands("batch", "num_replicas_billed")]
+        [224, 11]
+        """
+        return tuple(band(self[name], grid) for name, grid in zip(names, efficiency_grid(self.chain, *names)))
 
     @property
     def band(self) -> Band:
-        """Continuous dollars over compute efficiency 0.4 to 0.7 and bandwidth efficiency 0.6 to 0.9."""
-        return band(self["continuous_usd_per_month"], efficiency_grid(self.inputs, dollars))
+        """Continuous dollars over the range of efficiencies."""
+        return self.bands("continuous_usd_per_month")[0]
 
     @property
     def billed_band(self) -> Band:
-        """Billed dollars over the same efficiencies."""
-        grid = efficiency_grid(self.inputs, lambda inputs: dollars(inputs, "billed_usd_per_month"))
-        return band(self["billed_usd_per_month"], grid)
+        """Billed dollars over the same range."""
+        return self.bands("billed_usd_per_month")[0]
 
     def explain(self) -> Explanation:
         """Every link with value, unit, formula, basis and whether it binds; as text, as rows, as a page."""
+        continuous, billed = self.bands("continuous_usd_per_month", "billed_usd_per_month")
         return Explanation(
-            title=f"{self.shape.name} on {self.machine.title}", links=self.links, bill=self.bill, band=self.band,
-            billed_band=self.billed_band, time_shares=self.time_shares,
+            title=f"{self.shape.name} on {self.machine.title}", links=self.links, bill=self.bill, band=continuous,
+            billed_band=billed, time_shares=self.time_shares,
         )  # fmt: skip
 
     def diff(self, before: Journey) -> Diff:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from course_lib.errors import InvalidInputError, UnknownNameError, UnsupportedError
+from course_lib.journey.links import Chain
 from course_lib.journey.served_model import Blend
-from course_lib.journey.uncertainty import dollars
 from course_lib.serving.shape_record import ModelShape
 
 __all__ = ["STEP", "Sensitivity", "sensitivity"]
@@ -61,29 +61,31 @@ class Sensitivity:
 
 def sensitivity(inputs: Mapping[str, Any]) -> Sensitivity:
     """Elasticities of the continuous dollars of a chain, by central differences with a continuous batch."""
-    inputs = {**inputs, "continuous_batch": True}
+    base = Chain(inputs["rules"], {**inputs, "continuous_batch": True})
+    base["continuous_usd_per_month"]  # makes every link once; the steps below make only what they change
     tariff, model = inputs["tariff"], inputs["weight_model"]
 
     def priced(factor: float) -> dict[str, Any]:
         return {"tariff": tariff.with_changes(usd_per_hour=tariff.usd_per_hour * factor)}
 
-    found = {"usd_per_hour": _slope(inputs, priced)}
+    found = {"usd_per_hour": _slope(base, priced)}
     for name, shown in _NUMBERS.items():
         if inputs[name]:
-            found[shown] = _slope(inputs, partial(_scaled, name, inputs[name]))
+            found[shown] = _slope(base, partial(_scaled, name, inputs[name]))
     sizes = _SIZES if isinstance(model, ModelShape) else ()
     neighbours = {size: _neighbour(model, size) for size in sizes}
     for size, end in neighbours.items():
         if end is not None:
-            found[size] = _slope(inputs, partial(_resized, model, size, end))
+            found[size] = _slope(base, partial(_resized, model, size, end))
     ordered = sorted(found.items(), key=lambda item: -abs(item[1]))
     return Sensitivity(
         elasticities=tuple(ordered), undefined=tuple(size for size, end in neighbours.items() if end is None)
     )
 
 
-def _slope(inputs: Mapping[str, Any], change: Callable[[float], Mapping[str, Any]]) -> float:
-    up, down = (dollars({**inputs, **change(factor)}) for factor in (1 + STEP, 1 - STEP))
+def _slope(base: Chain, change: Callable[[float], Mapping[str, Any]]) -> float:
+    chains = (base.with_inputs(**change(factor)) for factor in (1 + STEP, 1 - STEP))
+    up, down = (chain["continuous_usd_per_month"] for chain in chains)
     return math.log(up / down) / math.log((1 + STEP) / (1 - STEP))
 
 

@@ -74,8 +74,7 @@ def traced_model(
 
     Args:
         module: an ``nn.Module`` that maps tokens (B, T) to logits, or a ``Trace`` of one forward pass of it.
-        inputs: one tensor of tokens (1, T) with T even; needed unless the module has a ``model_shape()`` that says its
-            vocabulary.
+        inputs: one tensor of token numbers (1, T) with T even; needed unless the module has a ``model_shape()``.
         kv_elements_per_token: elements cached for each token, all layers; needed unless the module says so
             (``model_shape()`` or ``kv_elements_per_token``) or its attention is torch's fused operation, whose key
             and value tensors the trace has seen.
@@ -98,6 +97,11 @@ def traced_model(
         )
     shape = _stated_shape(module)
     tokens = inputs[0] if inputs else _tokens(module, shape)
+    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.shape[0] != 1 or tokens.shape[1] % 2:
+        raise InvalidInputError(
+            "a module is traced with token numbers of shape (1, T), T even",
+            given=f"{tokens.dtype} {tuple(tokens.shape)}",
+        )
     half = tokens[:, : tokens.shape[1] // 2]
     with torch.no_grad():
         short, long = (trace_torch(module, each, backward=False) for each in (half, tokens))
@@ -126,7 +130,8 @@ def _tokens(module: Any, shape: ModelShape | None) -> Any:
 
     if shape is None:
         raise InvalidInputError(
-            f"to trace {type(module).__name__} a tensor of tokens (1, T) is needed, and the module has no model_shape()",
+            f"{type(module).__name__} has no model_shape(), so it is traced with a tensor of tokens (1, T)",
+            given="no tokens",
             next_step="Use traced_model(module, tokens) with tokens = torch.zeros(1, 32, dtype=torch.long).",
         )
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from course_lib.errors import DoesNotFitError
 from course_lib.journey.links import Chain
 
 __all__ = ["BANDWIDTH_RANGE", "COMPUTE_RANGE", "Band", "band", "dollars", "efficiency_grid", "flip_probability"]
 
+Grid = NDArray[np.float64]
 COMPUTE_RANGE = (0.4, 0.7)
 """Share of the compute peak that serving engines reach, until you calibrate yours."""
 BANDWIDTH_RANGE = (0.6, 0.9)
@@ -44,20 +46,21 @@ def dollars(inputs: Mapping[str, Any], name: str = "continuous_usd_per_month") -
     return float(Chain(inputs["rules"], inputs)[name])
 
 
-def efficiency_grid(inputs: Mapping[str, Any], value: Callable[[Mapping[str, Any]], float]) -> np.ndarray[Any, Any]:
-    """A value at 7 x 7 efficiencies: compute 0.4 to 0.7 by bandwidth 0.6 to 0.9; infinite where nothing fits."""
-    grid = np.empty((_NUM, _NUM))
+def efficiency_grid(chain: Chain, *names: str) -> list[Grid]:
+    """Links at 7 x 7 efficiencies: compute 0.4 to 0.7 by bandwidth 0.6 to 0.9; infinite where nothing fits."""
+    grids = [np.full((_NUM, _NUM), math.inf) for _ in names]
     for i, compute in enumerate(np.linspace(*COMPUTE_RANGE, _NUM)):
         for j, bandwidth in enumerate(np.linspace(*BANDWIDTH_RANGE, _NUM)):
-            point = {**inputs, "efficiency_compute": float(compute), "efficiency_bandwidth": float(bandwidth)}
+            point = chain.with_inputs(efficiency_compute=float(compute), efficiency_bandwidth=float(bandwidth))
             try:
-                grid[i, j] = value(point)
+                for name, grid in zip(names, grids):
+                    grid[i, j] = point[name]
             except DoesNotFitError:
-                grid[i, j] = math.inf
-    return grid
+                continue
+    return grids
 
 
-def band(nominal: float, grid: np.ndarray[Any, Any]) -> Band:
+def band(nominal: float, grid: Grid) -> Band:
     """Low and high of a grid around a nominal value."""
     broken = int(np.count_nonzero(~np.isfinite(grid)))
     return Band(
@@ -65,7 +68,7 @@ def band(nominal: float, grid: np.ndarray[Any, Any]) -> Band:
     )
 
 
-def flip_probability(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any], nominal_difference: float) -> float:
+def flip_probability(one: Grid, two: Grid, nominal_difference: float) -> float:
     """Share of the grid on which the cheaper of two options is not the one that is cheaper as given.
 
     Both options meet the same efficiencies, each point as likely as another; a tie counts as half.

@@ -19,8 +19,8 @@ def mean_wait_seconds(*, arrival_requests_per_second: float, service_seconds: fl
 
     ``W = lambda D**2 / (2 (1 - lambda D))``; infinite when ``lambda D >= 1``.
 
-    >>> mean_wait_seconds(arrival_requests_per_second=0.8, service_seconds=1)
-    2.0
+    >>> mean_wait_seconds(arrival_requests_per_second=0.5, service_seconds=1)
+    0.5
     """
     load = arrival_requests_per_second * service_seconds
     return math.inf if load >= 1 else load * service_seconds / (2 * (1 - load))

@@ -11,7 +11,7 @@ from course_lib.journey import Journey
 
 BASE = Journey(model="llama-3-8b", device="h100-sxm")
 
-# edit: (shape changes, other changes), parameters in 1e9, KV KiB, batch, replicas, billed replicas, USD, change %, billed
+# shape changes, other changes; parameters [1e9], KV [KiB], batch, replicas, billed ones, USD, change [%], billed USD
 ROWS: list[tuple[str, dict[str, int], dict[str, Any], float, int, int, float, int, int, float, int]] = [
     ("base", {}, {}, 8.030, 128, 211, 6.07, 8, 13_073, 0.0, 17_228),
     ("F +1.8 %", {"feed_forward_size": 14592}, {}, 8.131, 128, 209, 6.13, 8, 13_202, 1.0, 17_228),
@@ -100,8 +100,8 @@ def test_prefill_takes_54_percent_of_each_token_interval() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("num_layers", 1.08), ("model_size", 0.74), ("feed_forward_size", 0.55), ("head_size", 0.52), ("vocab_size", 0.05),
-        ("num_kv_heads", 0.42),
+        ("num_layers", 1.08), ("model_size", 0.74), ("feed_forward_size", 0.55), ("head_size", 0.52),
+        ("vocab_size", 0.05), ("num_kv_heads", 0.42),
     ],
 )  # fmt: skip
 def test_elasticities_to_the_sizes_are_the_corrected_ones(name: str, value: float) -> None:
@@ -121,8 +121,10 @@ def test_kv_heads_8_to_32_say_kv_bytes_and_flip_nothing() -> None:
 
 
 def test_the_band_of_kv_heads_8_to_32_over_the_whole_grid() -> None:
-    # The design page says "about +111 % to +162 %"; the corners of the full grid (0.4..0.7 x 0.6..0.9) reach
-    # further. +101 % at (compute .4, bandwidth .9) and +177 % at (.7, .6): computed apart from this library.
+    # "About +111 % to +162 %" holds where only the compute efficiency moves, at a bandwidth efficiency of .8; the
+    # corners of the grid reach further: +101 % at (compute .4, bandwidth .9) and +177 % at (.7, .6).
+    ends = [BASE.with_changes(efficiency_compute=share) for share in (0.4, 0.7)]
+    assert [round(end.with_shape(num_kv_heads=32).diff(end).relative * 100) for end in ends] == [111, 162]
     moved = BASE.with_shape(num_kv_heads=32).diff(BASE).relative_band
     assert (round(moved.low * 100), round(moved.high * 100)) == (101, 177)
     assert (moved.num_points, moved.num_broken) == (49, 0)
@@ -135,8 +137,9 @@ def test_a_small_feed_forward_increase_is_free_on_the_invoice_and_not_in_the_fle
     assert moved.billed_attribution.total_usd_per_month == pytest.approx(0, abs=1e-9)
 
 
-def test_fifteen_percent_more_traffic_costs_nothing_and_the_request_past_69_costs_a_replica() -> None:
-    # A replica serves 0.7 * 14.119 = 9.883 requests/s, seven of them 69.18/s; the next one costs 730 * 2.95 = 2,153.50.
-    at = {rate: BASE.with_changes(arrival_requests_per_second=rate).bill.billed_usd_per_month for rate in (69, 69.18, 69.19)}
+def test_fifteen_percent_more_traffic_is_free_and_the_request_past_69_buys_a_replica() -> None:
+    # A replica serves 0.7 * 14.119 = 9.883 requests/s, seven of them 69.18/s; the next one costs 730 * 2.95 USD.
+    rates = (69, 69.18, 69.19)
+    at = {rate: BASE.with_changes(arrival_requests_per_second=rate)["billed_usd_per_month"] for rate in rates}
     assert at[69] == at[69.18] == BASE.bill.billed_usd_per_month
     assert at[69.19] - at[69.18] == pytest.approx(2153.50)

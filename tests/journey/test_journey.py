@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_every_link_says_where_it_comes_from() -> None:
         if link.basis == "cited":
             assert link.source
         if link.basis == "computed":
-            assert link.inputs or link.name == "batch", link.name
+            assert link.inputs or link.name in ("batch", "all_reduce_seconds"), link.name
     assert [link.name for link in BASE.links if link.binds] == ["weight_read_seconds", "tpot_promise_seconds"]
 
 
@@ -142,14 +143,15 @@ def test_twice_the_price_is_twice_the_dollars(usd: float) -> None:
 @FEW
 @given(st.sampled_from([10, 15, 20, 50, 200]), st.floats(1, 500), st.integers(100, 4000), st.integers(10, 1500))
 def test_more_kv_heads_never_cost_less(milliseconds: int, rate: float, prompt: int, output: int) -> None:
-    journey = BASE.with_changes(
-        tpot_seconds=milliseconds / 1000, arrival_requests_per_second=rate, prompt_tokens=prompt, output_tokens=output
-    ) if milliseconds >= 50 else BASE.with_changes(tpot_seconds=milliseconds / 1000, arrival_requests_per_second=rate)
     try:
+        journey = BASE.with_changes(
+            tpot_seconds=milliseconds / 1000, arrival_requests_per_second=rate, prompt_tokens=prompt,
+            output_tokens=output,
+        )  # fmt: skip
         usd = [journey.with_shape(num_kv_heads=heads)["continuous_usd_per_month"] for heads in (1, 2, 4, 8, 16, 32)]
     except DoesNotFitError:
         return  # a promise that even the smallest cache breaks has no dollars
-    assert all(more >= less for less, more in zip(usd, usd[1:]))
+    assert all(more >= less for less, more in pairwise(usd))
 
 
 @FEW
@@ -158,7 +160,8 @@ def test_more_bandwidth_never_costs_more(factor: float, tpot: float) -> None:
     slow = device("h100-sxm")
     fast = replace(slow, memory_bytes_per_second=slow.memory_bytes_per_second * factor)
     journey = BASE.with_changes(tpot_seconds=tpot)
-    assert journey.with_changes(device=fast, tariff=2.95)["continuous_usd_per_month"] <= journey["continuous_usd_per_month"]
+    faster = journey.with_changes(device=fast, tariff=2.95)
+    assert faster["continuous_usd_per_month"] <= journey["continuous_usd_per_month"]
 
 
 @FEW
@@ -166,7 +169,9 @@ def test_more_bandwidth_never_costs_more(factor: float, tpot: float) -> None:
     st.sampled_from([1, 4, 8, 32]), st.sampled_from([14336, 16384]), st.sampled_from(["bf16", "fp8"]),
     st.sampled_from([0.02, 0.05]), st.floats(1, 200), st.sampled_from(["bf16", "int4-g64"]),
 )  # fmt: skip
-def test_attribution_sums_to_the_change(kv: int, ff: int, kv_dtype: str, tpot: float, rate: float, weights: str) -> None:
+def test_attribution_sums_to_the_change(
+    kv: int, ff: int, kv_dtype: str, tpot: float, rate: float, weights: str
+) -> None:
     after = BASE.with_shape(num_kv_heads=kv, feed_forward_size=ff).with_changes(
         kv_dtype=kv_dtype, tpot_seconds=tpot, arrival_requests_per_second=rate, weight_dtype=weights
     )
@@ -195,9 +200,10 @@ def test_a_changed_formula_is_a_cause_of_its_own() -> None:
 def test_bands_hold_the_nominal_and_two_close_options_may_change_places() -> None:
     assert BASE.band.low < BASE.band.nominal < BASE.band.high
     assert BASE.billed_band.low <= BASE.billed_band.nominal <= BASE.billed_band.high
-    close = BASE.with_changes(device="h200", tariff=2.95 * 1.37).diff(BASE)
+    close = BASE.with_changes(device="h200", tariff=2.95 * 1.13).diff(BASE)
     assert 0 < close.flip_probability < 1
-    assert "%" in BASE.explain().headline() or "efficiency" in BASE.explain().headline()
+    low, high = BASE.band.low, BASE.band.high
+    assert f"${low:,.0f} to ${high:,.0f}" in BASE.explain().headline()
 
 
 def test_a_band_with_broken_promises_says_so() -> None:
@@ -212,8 +218,11 @@ def test_a_band_with_broken_promises_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("model", "degree", "device_name"),
-    [("llama-3-8b", 1, "h100-sxm"), ("llama-3-70b", 8, "h100-sxm"), ("mixtral-8x7b", 4, "h200"), ("llama-2-13b", 2, "a100-80gb-sxm")],
-)
+    [
+        ("llama-3-8b", 1, "h100-sxm"), ("llama-3-70b", 8, "h100-sxm"), ("mixtral-8x7b", 4, "h200"),
+        ("llama-2-13b", 2, "a100-80gb-sxm"),
+    ],
+)  # fmt: skip
 def test_a_decode_step_equals_the_simulators_step_time(model: str, degree: int, device_name: str) -> None:
     journey = Journey(model=model, device=device_name, tensor_parallel=degree, slo=SLO(), tariff=1.0)
     step = RooflineStepTime(shape=model_shape(model), device=device(device_name), tensor_parallel=degree)
@@ -294,7 +303,7 @@ def test_windowed_layers_hold_less_than_full_ones() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "lama-3-8b"}, "Did you mean 'llama-3-8b'"),
+        ({"model": "lama-3-8b"}, "Did you mean .*'llama-3-8b'"),
         ({"device": "h100"}, "Did you mean"),
         ({"weight_dtype": "int5"}, "int5"),
         ({"compute_dtype": "fp4"}, "fp4"),
@@ -352,7 +361,7 @@ def test_unknown_links_and_shape_fields_are_refused() -> None:
         BASE,
         BASE.with_shape(num_kv_heads=32),
         BASE.with_changes(tariff=Tariff(usd_per_hour=2), output_tokens=LogNormal(300, 1.0)),
-        Journey(model="deepseek-v3", device="h200", tensor_parallel="auto", weight_dtype="fp8", slo=SLO(tpot_seconds=0.2)),
+        Journey(model="deepseek-v3", device="h200", tensor_parallel="auto", weight_dtype="fp8", slo=SLO()),
         BASE.with_changes(device=replace(device("h100-sxm"), name="mine"), tariff=1.0),
     ],
     ids=["base", "edited", "tariff", "experts", "own device"],

@@ -41,6 +41,18 @@ class Tiny(nn.Module):
         return output
 
 
+class OneHot(nn.Module):
+    """Multiplies one-hot rows: no embedding to see tokens by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(20, 4)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        output: Tensor = self.linear(torch.ones(*tokens.shape, 20))
+        return output
+
+
 def test_the_character_model_is_counted_from_its_tensors() -> None:
     model = traced_model(CharLM())
     assert model.num_parameters == 465_600
@@ -85,12 +97,14 @@ def test_a_module_without_a_shape_is_traced_with_the_tokens_given(fused: bool) -
 
 
 def test_what_a_module_does_not_say_is_named() -> None:
-    with pytest.raises(InvalidInputError, match=r"tensor of tokens .* no model_shape"):
+    with pytest.raises(InvalidInputError, match=r"no model_shape\(\), so it is traced with a tensor of tokens"):
         Journey(model=Tiny(fused=True))
     with pytest.raises(InvalidInputError, match=r"KV cache of Tiny is not known.*kv_elements_per_token"):
         traced_model(Tiny(fused=False), TOKENS)
-    with pytest.raises(InvalidInputError, match="embedding"):
-        traced_model(nn.Linear(4, 4), torch.zeros(2, 4), kv_elements_per_token=1)
+    with pytest.raises(InvalidInputError, match="token numbers of shape"):
+        traced_model(nn.Linear(4, 4), torch.zeros(2, 4))
+    with pytest.raises(InvalidInputError, match="looks tokens up in an embedding"):
+        traced_model(OneHot(), TOKENS, kv_elements_per_token=1)
 
 
 def test_a_module_whose_stated_shape_is_wrong_is_refused() -> None:
