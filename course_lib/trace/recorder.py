@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from course_lib.tensor.dispatch import OpCall, TensorMeta, observe
+from course_lib.tensor.op_table import OPS
 from course_lib.trace.builder import TraceBuilder
-from course_lib.trace.events import TensorRef
+from course_lib.trace.events import StorageKind, TensorRef
 from course_lib.trace.operation import Rule
-from course_lib.trace.rules import cost, cost_rules
+from course_lib.trace.rules import CostBook, cost_rules
 from course_lib.trace.trace import Trace
 
 __all__ = ["Recorder", "record"]
@@ -25,36 +26,40 @@ class Recorder:
 
     def __init__(self, trace: Trace, rules: Mapping[str, Rule]) -> None:
         self._builder = TraceBuilder(trace)
-        self._rules = rules
+        self._costs = CostBook(rules)
         self._numbers: dict[int, int] = {}
+        # A tensor keeps its TensorMeta, so the identity of the record finds the reference again; holding the record
+        # keeps that identity from being used by another.
+        self._known: dict[int, tuple[TensorMeta, TensorRef]] = {}
 
-    def _number(self, meta: TensorMeta, *, made_here: bool) -> int:
-        """Number of a storage within this trace, in order of first appearance."""
+    def _ref(self, meta: TensorMeta, kind: StorageKind) -> TensorRef:
+        known = self._known.get(id(meta))
+        if known is not None:
+            return known[1]
         number = self._numbers.get(meta.storage_id)
         if number is None:
-            kind = "parameter" if meta.is_parameter else "intermediate" if made_here else "input"
-            number = self._numbers[meta.storage_id] = self._builder.add_storage(meta.storage_nbytes, kind)
-        return number
-
-    def _refs(self, metas: tuple[TensorMeta, ...], *, made_here: bool) -> tuple[TensorRef, ...]:
-        return tuple([
-            TensorRef(self._number(meta, made_here=made_here), meta.shape, meta.strides, meta.dtype) for meta in metas
-        ])  # fmt: skip
+            number = self._builder.add_storage(meta.storage_nbytes, "parameter" if meta.is_parameter else kind)
+            self._numbers[meta.storage_id] = number
+        ref = TensorRef(number, meta.shape, meta.strides, meta.dtype)
+        self._known[id(meta)] = (meta, ref)
+        return ref
 
     def on_call(self, call: OpCall) -> None:
         """Append one event."""
-        inputs = self._refs(call.inputs, made_here=False)
-        outputs = self._refs(call.outputs, made_here=True)
-        is_view = call.op in _VIEWS and bool(inputs) and outputs[0].storage_id == inputs[0].storage_id
-        saved = tuple([self._number(meta, made_here=True) for meta in call.saved])
-        self._builder.add_event(
-            call.op, call.phase, call.module, inputs, outputs,
-            cost(call.op, inputs, outputs, call.attributes, rules=self._rules, is_view=is_view),
-            saved, sum([meta.nbytes for meta in call.saved]),
-        )  # fmt: skip
+        inputs = tuple([self._ref(meta, "input") for meta in call.inputs])
+        outputs = tuple([self._ref(meta, "intermediate") for meta in call.outputs])
+        op = call.op
+        is_view = op in _VIEWS and outputs[0].storage_id == inputs[0].storage_id
+        saved: tuple[int, ...] = ()
+        raw = 0
+        if call.saved:
+            saved = tuple([self._ref(meta, "intermediate").storage_id for meta in call.saved])
+            raw = sum([meta.nbytes for meta in call.saved])
+        known = self._costs.cost(op, inputs, outputs, call.attributes, is_view=is_view)
+        self._builder.add_event(op, call.phase, call.module, inputs, outputs, known, saved, raw)
 
 
-_VIEWS = frozenset({"reshape", "transpose", "expand", "slice"})
+_VIEWS = frozenset(name for name, row in OPS.items() if row.is_view)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ Conventions, stated once:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from course_lib.trace.operation import Arithmetic, Operation, Rule
 from course_lib.trace.traffic import NO_ARITHMETIC, RESERVES, bytes_of
 from course_lib.trace.work import Work
 
-__all__ = ["AttentionConvention", "Cost", "cost", "cost_rules"]
+__all__ = ["AttentionConvention", "Cost", "CostBook", "cost", "cost_rules"]
 
 AttentionConvention = Literal["unfused", "flash"]
 
@@ -231,7 +231,7 @@ def cost(
     outputs: tuple[TensorRef, ...],
     attributes: Mapping[str, Any] | None = None,
     *,
-    rules: Mapping[str, Callable[[Operation], Arithmetic | None]],
+    rules: Mapping[str, Rule],
     is_view: bool = False,
 ) -> Cost:
     """Work of one operation: arithmetic by its rule, bytes by its operands.
@@ -268,3 +268,35 @@ def cost(
 
 
 _VIEW = Cost(Work(0, 0, 0, 0, 0), "view")
+
+
+class CostBook:
+    """:func:`cost` with a memory: the same operation on the same shapes is counted once and looked up after.
+
+    Args:
+        rules: table from :func:`cost_rules`.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self._rules = rules
+        self._known: dict[object, Cost] = {}
+
+    def cost(
+        self, op: str, inputs: tuple[TensorRef, ...], outputs: tuple[TensorRef, ...],
+        attributes: Mapping[str, Any] | None, *, is_view: bool,
+    ) -> Cost:  # fmt: skip
+        """Work of one operation."""
+        if is_view:
+            return _VIEW
+        key = (
+            op, tuple(attributes.items()) if attributes else None,
+            tuple([(ref.shape, ref.strides, ref.dtype) for ref in inputs]),
+            tuple([(ref.shape, ref.strides, ref.dtype) for ref in outputs]),
+        )  # fmt: skip
+        try:
+            known = self._known.get(key)
+        except TypeError:  # an attribute without a hash
+            return cost(op, inputs, outputs, attributes, rules=self._rules)
+        if known is None:
+            known = self._known[key] = cost(op, inputs, outputs, attributes, rules=self._rules)
+        return known

@@ -80,18 +80,40 @@ def from_dict(data: object) -> tuple[list[TraceEvent], list[Storage], AttentionC
             "a trace file states its schema_version", given=version, allowed=str(SCHEMA_VERSION),
             next_step="Write it with Trace.to_json.",
         )  # fmt: skip
-    _validate(data)
-    storages = [Storage(item["storage_id"], item["nbytes"], item["kind"]) for item in data["storages"]]
-    return [_to_event(event) for event in data["events"]], storages, data["attention_convention"]
+    try:
+        storages = [Storage(item["storage_id"], item["nbytes"], item["kind"]) for item in data["storages"]]
+        events = [_to_event(event) for event in data["events"]]
+        convention: AttentionConvention = data["attention_convention"]
+        follows = to_dict(events, storages, convention) == data and _well_typed(events, storages)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        follows = False
+    if not follows:
+        raise InvalidInputError("a trace file follows course_lib/trace/schema.json", given=_first_error(data))
+    return events, storages, convention
 
 
-def _validate(data: dict[str, Any]) -> None:
-    import jsonschema  # 50 ms: only when a file is read
+def _well_typed(events: list[TraceEvent], storages: list[Storage]) -> bool:
+    """What the schema says of types, 100 times faster than a general validator on a large trace."""
+    counts = [n for s in storages for n in (s.storage_id, s.nbytes)]
+    names: list[object] = []
+    for event in events:
+        counts += (event.raw_saved_bytes, *event.saved_storages)
+        names += (event.event_id, event.op, event.module, event.flop_source)
+        for ref in (*event.inputs, *event.outputs):
+            counts += (ref.storage_id, *ref.shape)
+            names.append(ref.dtype)
+    kinds = {storage.kind for storage in storages} <= {"parameter", "buffer", "input", "intermediate"}
+    return kinds and all(type(n) is int and n >= 0 for n in counts) and all(type(n) is str for n in names)
+
+
+def _first_error(data: dict[str, Any]) -> str:
+    import jsonschema  # 50 ms: only to explain what is wrong
 
     error = next(iter(jsonschema.Draft202012Validator(schema()).iter_errors(data)), None)
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "top level"
-        raise InvalidInputError("a trace file follows course_lib/trace/schema.json", given=f"{where}: {error.message}")
+    if error is None:
+        return "counts that are no whole numbers"
+    where = "/".join(str(part) for part in error.absolute_path) or "top level"
+    return f"{where}: {error.message}"
 
 
 def write(data: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,12 +15,13 @@ from course_lib.errors import UnsupportedError
 from course_lib.trace.builder import TraceBuilder
 from course_lib.trace.events import Phase, StorageKind, TensorRef
 from course_lib.trace.operation import Rule
-from course_lib.trace.rules import Cost, cost
+from course_lib.trace.rules import CostBook
 from course_lib.trace.trace import Trace
 
 __all__ = ["OperationMode", "fused_attention_on_meta", "module_paths"]
 
 _Tensor = torch.Tensor
+_OPENED = (_Tensor, list, tuple, type(None))  # what a list holds when it may hold tensors
 _SHORT = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3",
           "float8_e5m2": "fp8_e5m2", "float8_e4m3fnuz": "fp8_e4m3", "float8_e5m2fnuz": "fp8_e5m2"}  # fmt: skip
 
@@ -45,7 +47,7 @@ def _has_kernel(func: Any, *keys: str) -> bool:
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
 
 
-class OperationMode(TorchDispatchMode):
+class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs each dispatched operation and writes an event for it.
 
     Args:
@@ -56,19 +58,24 @@ class OperationMode(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled below a trace, so the wrapper that keeps the compiler out is not needed."""
+        return False
+
     def __init__(self, trace: Trace, rules: Mapping[str, Rule], path: list[str]) -> None:
-        super().__init__()
-        self.failed = ""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.failed = self.failed_module = ""
         self.phase: Phase = "forward"
         self._builder = TraceBuilder(trace)
-        self._rules = rules
+        self._costs = CostBook(rules)
         self._path = path
         self._kinds: dict[Any, _Kind] = {}
         self._storages: dict[int, int] = {}
         self._dtypes: dict[torch.dtype, str] = {}
         self._guards: list[StorageWeakRef] = []  # an address is not used again while a weak reference lives
-        self._costs: dict[Any, Cost] = {}
         self._calls: list[_Call] = []
+        self._kept: list[weakref.ref[_Kept]] = []
         self._first_call: dict[int, int] = {}
         self._early_packs: dict[int, list[tuple[int, int]]] = {}
         self.module_of_node: dict[int, str] = {}
@@ -82,43 +89,50 @@ class OperationMode(TorchDispatchMode):
         number = self._storages.get(address)
         if number is None:
             number = self._storages[address] = self._builder.add_storage(storage.nbytes(), kind)
-            self._guards.append(StorageWeakRef(storage))
+            self._guards.append(StorageWeakRef(storage))  # type: ignore[no-untyped-call]
         return number
 
     def _ref(self, tensor: _Tensor, kind: StorageKind) -> TensorRef:
-        if tensor.layout is not torch.strided or tensor.is_nested:
+        try:
+            number = self.number(tensor, kind)
+            return TensorRef(number, tuple(tensor.shape), tensor.stride(), self._dtypes[tensor.dtype])
+        except KeyError:
+            name = str(tensor.dtype).removeprefix("torch.")
+            self._dtypes[tensor.dtype] = _SHORT.get(name, name)
+            return self._ref(tensor, kind)
+        except (NotImplementedError, RuntimeError) as error:
             raise UnsupportedError(
                 f"trace_torch counts dense strided tensors; given: layout {tensor.layout}"
                 f"{', nested' if tensor.is_nested else ''}. Pad or densify it (tensor.to_dense()) first."
-            )
-        dtype = self._dtypes.get(tensor.dtype)
-        if dtype is None:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            dtype = self._dtypes[tensor.dtype] = _SHORT.get(dtype, dtype)
-        return TensorRef(self.number(tensor, kind), tuple(tensor.shape), tensor.stride(), dtype)
+            ) from error
 
-    def _refs(self, value: Any, kind: StorageKind, into: list[TensorRef]) -> None:
-        if isinstance(value, _Tensor):
-            into.append(self._ref(value, kind))
-        elif isinstance(value, list | tuple):
-            for item in value:
-                self._refs(item, kind, into)
+    def _refs(self, values: Iterable[Any], kind: StorageKind) -> tuple[TensorRef, ...]:
+        """References of the tensors among values, lists of tensors opened."""
+        refs = []
+        for value in values:
+            if isinstance(value, _Tensor):
+                refs.append(self._ref(value, kind))
+            elif isinstance(value, list | tuple) and value and isinstance(value[0], _OPENED):
+                refs.extend(self._refs(value, kind))
+        return tuple(refs)
 
     # --- what autograd keeps ---------------------------------------------------------------------------------
 
-    def pack(self, tensor: _Tensor) -> _Tensor:
+    def pack(self, tensor: _Tensor) -> _Kept:
         """Note a tensor that autograd keeps, with the operation whose graph node keeps it."""
         if self.phase == "forward":
             node: int = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
             kept = (self.number(tensor, "input"), tensor.numel() * tensor.element_size())
             at = self._first_call.get(node)
             (self._early_packs.setdefault(node, []) if at is None else self._calls[at].saved).append(kept)
-        return tensor
+        holder = _Kept(tensor)
+        self._kept.append(weakref.ref(holder))
+        return holder
 
     @staticmethod
-    def unpack(tensor: _Tensor) -> _Tensor:
+    def unpack(holder: _Kept) -> _Tensor:
         """Give a kept tensor back."""
-        return tensor
+        return holder.tensor
 
     # --- operations ------------------------------------------------------------------------------------------
 
@@ -128,7 +142,7 @@ class OperationMode(TorchDispatchMode):
         kind = self._kinds.get(func)
         if kind is None:
             if isinstance(func, torch._ops.HigherOrderOperator):
-                raise UnsupportedError(f"trace_torch sees single operations; {func.name()} runs a whole graph. "
+                raise UnsupportedError(f"trace_torch sees single operations; {func} runs a whole graph. "
                                        "Call the eager form of the module.")  # fmt: skip
             kind = self._kinds[func] = _Kind(func)
         if kind.is_composite:
@@ -139,20 +153,19 @@ class OperationMode(TorchDispatchMode):
         try:
             result = func(*args, **kwargs) if kwargs else func(*args)
         except Exception:
-            self.failed = self.failed or func._schema.name
+            if not self.failed:
+                self.failed, self.failed_module = func._schema.name, self._module()
             raise
         if not kind.skips:
             self._note(kind, args, kwargs, result)
         return result
 
     def _note(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any] | None, result: Any) -> None:
-        inputs: list[TensorRef] = []
-        outputs: list[TensorRef] = []
-        self._refs(args, "input", inputs)
+        inputs = self._refs(args, "input")
         if kwargs:
-            self._refs(tuple(kwargs.values()), "input", inputs)
-        self._refs(result, "intermediate", outputs)
-        call = _Call(kind, self.phase, self._module(), tuple(inputs), tuple(outputs))
+            inputs += self._refs(kwargs.values(), "input")
+        outputs = self._refs(result if isinstance(result, list | tuple) else (result,), "intermediate")
+        call = _Call(kind, self.phase, self._module(), inputs, outputs)
         if not call.is_view:
             call.attributes = _attributes(kind, args, kwargs)
         if self.phase == "forward":
@@ -173,30 +186,35 @@ class OperationMode(TorchDispatchMode):
                 return self.module_of_node.get(node._sequence_nr(), "")
         return ""
 
+    def release(self) -> None:
+        """Let go of what autograd keeps: an operation that saves its own output is a cycle Python cannot see."""
+        for reference in self._kept:
+            holder = reference()
+            if holder is not None:
+                del holder.tensor
+        self._kept.clear()
+
     def finish(self) -> None:
         """Cost the noted calls and append them to the trace."""
         leftover = [kept for packs in self._early_packs.values() for kept in packs]
         if leftover and self._calls:
             self._calls[-1].saved.extend(leftover)
         for call in self._calls:
-            result = self._cost(call)
+            found = self._costs.cost(call.kind.name, call.inputs, call.outputs, call.attributes, is_view=call.is_view)
             self._builder.add_event(
-                call.kind.name, call.phase, call.module, call.inputs, call.outputs, result,
+                call.kind.name, call.phase, call.module, call.inputs, call.outputs, found,
                 tuple([number for number, _ in call.saved]), sum([nbytes for _, nbytes in call.saved]),
             )  # fmt: skip
         self._calls.clear()
 
-    def _cost(self, call: _Call) -> Cost:
-        """Cost of a call; the same operation on the same shapes is counted once and looked up after."""
-        key = (call.kind.name, call.is_view, repr(call.attributes),
-               tuple([(ref.shape, ref.strides, ref.dtype) for ref in call.inputs]),
-               tuple([(ref.shape, ref.dtype) for ref in call.outputs]))  # fmt: skip
-        found = self._costs.get(key)
-        if found is None:
-            found = self._costs[key] = cost(
-                call.kind.name, call.inputs, call.outputs, call.attributes, rules=self._rules, is_view=call.is_view
-            )
-        return found
+
+class _Kept:
+    """A tensor that autograd keeps."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self, tensor: _Tensor) -> None:
+        self.tensor = tensor
 
 
 class _Call:
@@ -211,7 +229,7 @@ class _Call:
         # Some operations rename memory without being declared a view (_unsafe_view, unsafe_split).
         self.is_view = kind.is_view or (
             not kind.is_mutable and bool(inputs) and bool(outputs)
-            and all([ref.storage_id == inputs[0].storage_id for ref in outputs])
+            and all(ref.storage_id == inputs[0].storage_id for ref in outputs)
         )  # fmt: skip
         self.attributes: dict[str, Any] | None = None
         self.saved: list[tuple[int, int]] = []
@@ -219,18 +237,14 @@ class _Call:
 
 def _attributes(kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> dict[str, Any] | None:
     """Plain arguments by name: numbers, strings, booleans and tuples of them."""
-    found = {}
-    for name, value in zip(kind.argument_names, args):
-        if value is not None and not isinstance(value, _Tensor) and not _holds_tensor(value):
-            found[name] = value
-    for name, value in (kwargs or {}).items():
-        if value is not None and not isinstance(value, _Tensor | torch.device | torch.dtype | torch.layout):
+    found: dict[str, Any] = {}
+    for name, value in (*zip(kind.argument_names, args), *(kwargs or {}).items()):
+        if isinstance(value, list | tuple):
+            if not any(isinstance(item, _Tensor) for item in value):
+                found[name] = tuple(value)
+        elif isinstance(value, int | float | str):
             found[name] = value
     return found or None
-
-
-def _holds_tensor(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(item, _Tensor) for item in value)
 
 
 @contextmanager

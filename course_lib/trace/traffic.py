@@ -26,14 +26,16 @@ _OVERWRITES = frozenset({"copy"})
 
 # Moves values and computes nothing: copies, casts, gathers, joins, masks, whole-number work.
 _COPIES = frozenset({
-    "clone", "contiguous", "reshape", "_reshape_copy", "_to_copy", "to", "copy", "cat", "concat", "stack", "repeat", "repeat_interleave", "flip",
-    "roll", "tril", "triu", "constant_pad_nd", "pad", "select_backward", "slice_backward", "split_backward",
-    "unfold_backward", "as_strided_copy", "view_copy", "expand_copy", "cast", "astype", "embedding", "index_select",
-    "gather", "index", "take", "take_along_axis", "getitem", "one_hot", "scatter", "index_fill", "slice_scatter",
-    "select_scatter", "index_copy", "reflection_pad2d", "replication_pad2d", "_local_scalar_dense", "item",
-    "upsample_nearest2d", "pixel_shuffle", "channel_shuffle", "im2col", "complex", "real", "imag", "logical_not", "logical_and", "logical_or", "logical_xor",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "isnan", "isinf", "any", "all", "nonzero",
-    "bincount", "_unique2", "unique_dim", "equal", "_cudnn_init_dropout_state", "histc", "searchsorted", "bucketize",
+    "clone", "contiguous", "reshape", "_reshape_copy", "_to_copy", "to", "copy", "cat", "concat", "stack",
+    "repeat", "repeat_interleave", "flip", "roll", "tril", "triu", "constant_pad_nd", "pad",
+    "select_backward", "slice_backward", "split_backward", "unfold_backward", "as_strided_copy",
+    "view_copy", "expand_copy", "cast", "astype", "embedding", "index_select", "gather", "index", "take",
+    "take_along_axis", "getitem", "one_hot", "scatter", "index_fill", "slice_scatter", "select_scatter",
+    "index_copy", "reflection_pad2d", "replication_pad2d", "_local_scalar_dense", "item",
+    "upsample_nearest2d", "pixel_shuffle", "channel_shuffle", "im2col", "complex", "real", "imag",
+    "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_not", "isnan", "isinf", "any", "all", "nonzero", "bincount", "_unique2", "unique_dim",
+    "equal", "_cudnn_init_dropout_state", "histc", "searchsorted", "bucketize",
 })  # fmt: skip
 
 NO_ARITHMETIC = frozenset(_COPIES | _GENERATES)
