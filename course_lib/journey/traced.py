@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import InvalidInputError, UnsupportedError
 from course_lib.serving.shape_record import ModelShape
 from course_lib.tensor.dtypes import dtype_bits
-from course_lib.trace import Trace, TraceEvent, trace_torch
+
+if TYPE_CHECKING:
+    from course_lib.trace import Trace, TraceEvent
 
 __all__ = ["TracedModel", "traced_model"]
 
@@ -87,6 +89,8 @@ def traced_model(
 
     Assumes: one token passes through each weight at most once (no weight reuse across depth beyond what is traced).
     """
+    from course_lib.trace import Trace, trace_torch
+
     if isinstance(module, Trace):
         return _from_traces(module, None, None, kv_elements_per_token, name or "traced module")
     import torch
