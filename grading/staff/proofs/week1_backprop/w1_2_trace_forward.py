@@ -24,7 +24,7 @@ def flops_by_shapes(batch, inputs, outputs):
 
 
 def bytes_by_arrays(batch, inputs, outputs, element_bytes):
-    kind = {1: np.int8, 2: np.float16, 4: np.float32}[element_bytes]
+    kind = {2: np.float16, 4: np.float32, 8: np.float64}[element_bytes]
     shapes = ((batch, inputs), (inputs, outputs), (batch, outputs))
     return sum(np.empty(shape, kind).nbytes for shape in shapes)
 
@@ -57,7 +57,7 @@ PROOFS = (
             Mutant(name="bias-counted", answer=lambda b, i, o: 2 * b * i * o + b * o),
             Mutant(name="weights-only", answer=lambda b, i, o: i * o),
         ),
-        extra_cases=((1, 1, 1), (1, 16384, 8192)),
+        extra_cases=((1, 1, 1), (1, 1000, 700)),
     ),
     Proof(
         id="w1-2-linear-bytes",
@@ -69,7 +69,7 @@ PROOFS = (
             Mutant(name="elements-not-bytes", answer=lambda b, i, o, e: b * i + i * o + b * o),
             Mutant(name="double", answer=lambda b, i, o, e: 2 * e * (b * i + i * o + b * o)),
         ),
-        extra_cases=((1, 1, 1, 1), (512, 512, 512, 2)),
+        extra_cases=((1, 1, 1, 2), (256, 256, 256, 8)),
     ),
     Proof(
         id="w1-2-attention-parameters",
@@ -81,6 +81,6 @@ PROOFS = (
             Mutant(name="square-of-model-size", answer=lambda d, n, k, h: 2 * d * (d + k * h)),
             Mutant(name="half", answer=lambda d, n, k, h: d * h * (n + k)),
         ),
-        extra_cases=((768, 12, 12, 64), (5120, 32, 8, 128)),
+        extra_cases=((192, 12, 12, 16), (100, 8, 1, 40)),
     ),
 )

@@ -13,6 +13,8 @@
 import numpy as np
 
 from course_lib.lesson import check, predict, reveal
+from course_lib.tensor import Linear, Tensor, relu
+from course_lib.trace import record
 
 # %% role="shapes"
 batch = 32
@@ -31,32 +33,29 @@ predict("w1-2-forward-flops", ..., low=..., high=..., unit="FLOP")
 # %% [markdown]
 # ## Run and count
 #
-# The loop below really multiplies, one layer at a time, and counts one multiply-add for each
-# (sample, input, output) triple.
+# `record()` watches every operation of our own tensors while it really runs.
 
 # %% role="measure"
 rng = np.random.default_rng(0)
-x = rng.standard_normal((batch, widths[0]))  # (B, F)
-counted_flops = []
-for inputs, outputs in zip(widths, widths[1:]):
-    weights = rng.standard_normal((inputs, outputs))
-    multiply_adds = np.broadcast_to(1, (x.shape[0], *weights.shape)).sum()
-    x = np.maximum(x @ weights, 0)
-    counted_flops.append(2 * int(multiply_adds))
-counted_flops
+layers = [Linear(n, m, rng=rng) for n, m in zip(widths, widths[1:])]
+x = Tensor(rng.standard_normal((batch, widths[0])), dtype="fp32")  # (B, F)
+with record() as trace:
+    for layer in layers[:-1]:
+        x = relu(layer(x))
+    x = layers[-1](x)
+print(f"{sum(layer.num_parameters for layer in layers):,} parameters")
 
 # %% role="reveal" id="w1-2-forward-flops" points=1
-reveal("w1-2-forward-flops", lambda: sum(counted_flops))
+reveal("w1-2-forward-flops", lambda: trace.matmul_flops)
 
 # %% [markdown]
 # ## Trace
 #
-# Layer by layer. The middle layer holds most of the weights and does most of the work: for linear layers the
-# two go together, with the batch as the factor between them.
+# Operation by operation. The matrix products hold nearly all the FLOPs; adding the bias and the ReLU hold few
+# FLOPs but move bytes all the same.
 
 # %%
-for (inputs, outputs), flops in zip(zip(widths, widths[1:]), counted_flops):
-    print(f"{inputs:>4} -> {outputs:<4} {inputs * outputs:>7,} weights {flops:>10,} FLOP")
+trace.table()
 
 # %% [markdown]
 # ## Exercise 1: the FLOPs of a linear layer
@@ -76,14 +75,15 @@ check("w1-2-linear-flops", linear_flops)
 # %% [markdown]
 # ## Predict: bytes
 #
-# The first layer again. Both operands are read once and the result is written once. How many bytes move?
+# The first layer's matrix product again, in fp32. Both operands are read once and the result is written once. How
+# many bytes move?
 
 # %% role="predict" id="w1-2-first-layer-bytes" guess="60_000 10_000 200_000"
 predict("w1-2-first-layer-bytes", ..., low=..., high=..., unit="byte")
 
 # %% role="reveal" id="w1-2-first-layer-bytes"
-first = np.zeros((batch, widths[0])), np.zeros((widths[0], widths[1])), np.zeros((batch, widths[1]))
-reveal("w1-2-first-layer-bytes", sum(array.size for array in first) * element_bytes)
+product = next(event for event in trace.events if event.op == "matmul")
+reveal("w1-2-first-layer-bytes", product.work.bytes_moved)
 
 # %% [markdown]
 # ## Exercise 2: the bytes of a linear layer
