@@ -53,8 +53,10 @@ def run_jumping(
     accepted, rejected = split_rejected(requests, kv_cache)
     columns = JumpColumns(requests, accepted)
     arrival, prompt, output, cached = columns.arrival, columns.prompt, columns.output, columns.cached
-    first_at, finish_at, first_segment, end_segment = columns.first_at, columns.finish_at, columns.first_segment, columns.end_segment
-    start_tokens = columns.start_tokens
+    first_at, finish_at = columns.first_at, columns.finish_at
+    first_segment, end_segment = columns.first_segment, columns.end_segment
+    start_tokens, phase_of = columns.start_tokens, columns.phase
+    shift, tie = _SHIFT, TIE
     size, free = kv_cache.block_tokens, kv_cache.num_blocks
     max_batch = policy.max_batch
     budget = policy.token_budget or 1 << 62
@@ -67,7 +69,7 @@ def run_jumping(
     least_free = free
     order: dict[int, None] = {}  # running requests, as admitted
     heap: list[int] = []
-    key_of: dict[int, int] = {}  # heap key of each decoding request
+    key_of = [0] * columns.num  # heap key of each decoding request
     taking = [0] * (2 * size)  # decoding sequences that take a block at steps = index (mod block), written twice
     returned: list[int] = []  # preempted, the next to run last
     generated: dict[int, int] = {}
@@ -76,7 +78,7 @@ def run_jumping(
     segments: list[float] = []
 
     while True:
-        limit = now + TIE * (1.0 + now)
+        limit = now + tie * (1.0 + now)
         while arrival[tail] <= limit:
             tail += 1
         need = taking[step % size]
@@ -97,7 +99,7 @@ def run_jumping(
                         new = min(goal - partial_tokens, budget - index)
                         blocks = (partial_tokens + new + size - 1) // size - (partial_tokens + size - 1) // size
                     else:
-                        blocks = int(columns.phase[number] == step % size)
+                        blocks = int(phase_of[number] == step % size)
                     while index < len(ids) and blocks > room:
                         victim = ids.pop()
                         del order[victim]
@@ -106,13 +108,13 @@ def run_jumping(
                         if victim == partial:
                             held, partial = partial_tokens, -1
                         else:
-                            key = key_of.pop(victim)
+                            key = key_of[victim]
                             heap.remove(key)
-                            generated[victim] = output[victim] - ((key >> _SHIFT) - step)
+                            generated[victim] = output[victim] - ((key >> shift) - step)
                             held = prompt[victim] + generated[victim] - 1
                             columns.end_episode(victim, held)
                             last_at[victim] = now
-                            phase = columns.phase[victim]
+                            phase = phase_of[victim]
                             taking[phase] -= 1
                             taking[phase + size] -= 1
                             num_running -= 1
@@ -194,7 +196,7 @@ def run_jumping(
                     kv_tokens += partial_tokens
                     kv_waste += -partial_tokens % size
                 for number in ready:
-                    done = generated.pop(number, 0)
+                    done = generated.pop(number) if number in generated else 0
                     if done:  # computed again after a preemption
                         columns.recompute_gap(number, now - last_at[number])
                     else:
@@ -205,10 +207,10 @@ def run_jumping(
                     rest = output[number] - done - 1
                     if rest:
                         phase = (step - goal) % size
-                        columns.phase[number] = phase
+                        phase_of[number] = phase
                         taking[phase] += 1
                         taking[phase + size] += 1
-                        key = (step + rest) << _SHIFT | number
+                        key = (step + rest) << shift | number
                         key_of[number] = key
                         heappush(heap, key)
                         num_running += 1
@@ -227,14 +229,14 @@ def run_jumping(
                     break
                 now, lost = arrival[tail], 0.0
                 continue
-            steps = (heap[0] >> _SHIFT) - step
+            steps = (heap[0] >> shift) - step
             growth = slope * num_running
             first = decode_base[num_running] + slope * (context + num_running)
             if first <= 0:
                 raise InvalidInputError("a step takes a time above zero", given=f"{first} s")
             seconds = steps * first + growth * steps * (steps - 1) / 2
             if head == tail and not returned and num_running < max_batch:
-                gap = arrival[tail] - now - TIE * (1.0 + arrival[tail])
+                gap = arrival[tail] - now - tie * (1.0 + arrival[tail])
                 if seconds > gap:
                     steps = min(steps, steps_to_reach(gap, first, growth))
                     seconds = steps * first + growth * steps * (steps - 1) / 2
@@ -258,7 +260,7 @@ def run_jumping(
             context += num_running * steps
             num_slots += num_running * steps
 
-        while heap and heap[0] >> _SHIFT == step:
+        while heap and heap[0] >> shift == step:
             number = heappop(heap) & _MASK
             finish_at[number] = now
             end_segment[number] = num_segments
@@ -266,10 +268,10 @@ def run_jumping(
             num_running -= 1
             context -= held
             free += (held + size - 1) // size
-            phase = columns.phase[number]
+            phase = phase_of[number]
             taking[phase] -= 1
             taking[phase + size] -= 1
-            del order[number], key_of[number]
+            del order[number]
 
     return jump_log(
         requests,

@@ -83,7 +83,7 @@ def jump_log(
         first_token_at_seconds=first_at,
         finish_at_seconds=finish_at,
         itl_max_seconds=longest,
-        num_preemptions=np.bincount(preempted, minlength=num).astype(np.int64) if preempted else np.zeros(num, np.int64),
+        num_preemptions=np.bincount(np.array(preempted, dtype=np.int64), minlength=num),
         preemptions=tuple((now, int(ids[number])) for now, number in columns.preemptions),
         rejected=rejected,
         segments=segments,

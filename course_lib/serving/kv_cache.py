@@ -138,7 +138,7 @@ class PagedKVCache:
         needed = self._num_new_blocks(table, num_tokens)
         if needed > len(self._free):
             raise OutOfBlocksError(
-                f"{sequence!r} needs {needed} more blocks of {self.block_tokens} tokens and {len(self._free)} are free. "
+                f"{sequence!r} needs {needed} more blocks of {self.block_tokens} tokens; {len(self._free)} are free. "
                 "Wait for a sequence to finish, or preempt one."
             )
         self._tables[sequence] = table

@@ -65,7 +65,9 @@ class IterationLevelBatching:
     @property
     def name(self) -> str:
         """``continuous(64)`` or ``chunked(64, 512)``."""
-        return f"continuous({self.max_batch})" if self.token_budget is None else f"chunked({self.max_batch}, {self.token_budget})"
+        if self.token_budget is None:
+            return f"continuous({self.max_batch})"
+        return f"chunked({self.max_batch}, {self.token_budget})"
 
     @property
     def num_slots(self) -> int:
@@ -134,8 +136,8 @@ class _Queues:
         needed = self.kv_cache.blocks_for(request.most_kv_tokens)
         if needed > self.kv_cache.num_blocks:
             raise DoesNotFitError(
-                f"request {request.request_id} needs {needed} KV blocks for {request.most_kv_tokens} tokens and the pool "
-                f"has {self.kv_cache.num_blocks}. Shorten it or enlarge the pool."
+                f"request {request.request_id} needs {needed} KV blocks for {request.most_kv_tokens} tokens "
+                f"and the pool has {self.kv_cache.num_blocks}. Shorten it or enlarge the pool."
             )
         self.waiting.append(SequenceState(request))
 
@@ -243,7 +245,8 @@ class IterationLevelScheduler(_Queues):
             shares = self.kv_cache.prefix_sharing and known is not None
             cached = self.kv_cache.cached_prefix_tokens(known) if shares and known else state.request.cached_tokens
             num_tokens = min(state.num_known - cached, left)
-            if self.kv_cache.blocks_to_start(cached + num_tokens, known if shares else None) > self.kv_cache.num_free_blocks:
+            needed = self.kv_cache.blocks_to_start(cached + num_tokens, known if shares else None)
+            if needed > self.kv_cache.num_free_blocks:
                 break
             self.waiting.popleft()
             self.running[request_id] = state

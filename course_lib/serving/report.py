@@ -147,7 +147,8 @@ class ServingReport:
         """Mean time between tokens of each served request, nan where it had a single token [s]."""
         gaps = (self.requests_trace.output_tokens[self._served] - 1).astype(float)
         gaps[gaps == 0] = np.nan
-        return (self.log.finish_at_seconds - self.log.first_token_at_seconds)[self._served] / gaps
+        decoding = (self.log.finish_at_seconds - self.log.first_token_at_seconds)[self._served]
+        return np.divide(decoding, gaps)
 
     @property
     def itl_max_seconds(self) -> Floats:
@@ -234,7 +235,8 @@ class ServingReport:
     @property
     def slot_utilization(self) -> float:
         """Sequences scheduled over slots, averaged over iterations (not over time; idle time is left out)."""
-        return self.log.num_slot_iterations / (self.num_slots * self.log.num_iterations) if self.log.num_iterations else 0.0
+        slots = self.num_slots * self.log.num_iterations
+        return self.log.num_slot_iterations / slots if slots else 0.0
 
     @property
     def busy_fraction(self) -> float:

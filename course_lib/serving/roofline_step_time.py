@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ class RooflineStepTime:
     >>> from course_lib.serving.model_shape import model_shape
     >>> step_time = RooflineStepTime(shape=model_shape("llama-3-8b"), device=device("h100-sxm"))
     >>> round(step_time(StepBatch(decode_contexts=(1650,) * 211)) * 1e3, 2)       # milliseconds
-    22.73
+    23.13
     """
 
     shape: ModelShape
@@ -71,7 +72,9 @@ class RooflineStepTime:
     def __post_init__(self) -> None:
         for name in ("efficiency_compute", "efficiency_bandwidth"):
             if not 0 < getattr(self, name) <= 1:
-                raise InvalidInputError(f"{name} is a share of the peak", allowed="above 0 up to 1", given=getattr(self, name))
+                raise InvalidInputError(
+                    f"{name} is a share of the peak", allowed="above 0 up to 1", given=getattr(self, name)
+                )
         if not 0 <= self.fixed_seconds < math.inf:
             raise InvalidInputError("fixed_seconds is 0 or more", given=self.fixed_seconds)
         if self.compute_dtype is None:
@@ -113,11 +116,20 @@ class RooflineStepTime:
     def _bandwidth(self) -> float:
         return self.device.memory_bytes_per_second * self.efficiency_bandwidth
 
-    def _seconds(self, num_tokens: int, attention_flops: float, kv_seconds: float) -> float:
-        flops = num_tokens * self.flops_per_token + attention_flops
-        compute = flops / (self.peak_flops_per_second * self.efficiency_compute)
-        weights = self._weight_read_seconds(num_tokens) / self.efficiency_bandwidth
-        return max(compute, weights) + kv_seconds + self.fixed_seconds + self.all_reduce_seconds(num_tokens)
+    def _parts_seconds(self) -> Callable[[int, float, float], float]:
+        """Seconds from tokens, attention FLOPs and KV seconds, with all that stays the same worked out once."""
+        reached = self.peak_flops_per_second * self.efficiency_compute
+        per_token, fixed = self.flops_per_token / reached, self.fixed_seconds + self.all_reduce_seconds(0)
+        reduce_per_token = self.all_reduce_seconds(1) - self.all_reduce_seconds(0)
+        efficiency, routed = self.efficiency_bandwidth, self.shape.experts is not None
+        weights = self._weight_read_seconds(1) / efficiency
+
+        def seconds(num_tokens: int, attention_flops: float, kv_seconds: float) -> float:
+            read = self._weight_read_seconds(num_tokens) / efficiency if routed and num_tokens else weights
+            compute = num_tokens * per_token + attention_flops / reached
+            return (compute if compute > read else read) + kv_seconds + fixed + num_tokens * reduce_per_token
+
+        return seconds
 
     def _weight_read_seconds(self, num_tokens: int) -> float:
         key = num_tokens if self.shape.experts is not None else 1
@@ -146,13 +158,11 @@ class RooflineStepTime:
         """The step time as a function of five sums; only where :attr:`is_context_affine`."""
         if not self.is_context_affine:
             raise UnsupportedError("With sliding windows a step is no function of sums; call it with a StepBatch.")
-        per_context = self.seconds_per_context_token
-        per_pair = 0.0
-        if self.prefill_attention:
-            per_pair = float(self._part.attention_flops(1, 1))
+        per_context, parts = self.seconds_per_context_token, self._parts_seconds()
+        per_pair = float(self._part.attention_flops(1, 1)) if self.prefill_attention else 0.0
 
         def seconds(new: int, prior: int, pairs: int, rows: int, context: int) -> float:
-            return self._seconds(new + rows, pairs * per_pair, per_context * (context + prior))
+            return parts(new + rows, pairs * per_pair, per_context * (context + prior))
 
         return seconds
 
@@ -164,7 +174,7 @@ class RooflineStepTime:
         num_bytes = sum(part.kv_bytes(context, kv) for context in batch.decode_contexts)
         num_bytes += sum(part.kv_bytes(context - new, kv) for new, context in batch.prefill)
         flops = sum(part.attention_flops(*chunk) for chunk in batch.prefill) if self.prefill_attention else 0
-        return self._seconds(batch.num_tokens + batch.num_idle_rows, flops, num_bytes / self._bandwidth)
+        return self._parts_seconds()(batch.num_tokens + batch.num_idle_rows, flops, num_bytes / self._bandwidth)
 
     def floor_seconds(self, batch: StepBatch) -> float:
         """Speed of light: ``max(FLOPs / peak, (weights + KV) / BW)``, efficiencies 1, nothing fixed.

@@ -97,7 +97,8 @@ def check_run(requests: RequestTrace, log: RunLog, *, num_slots: int) -> None:
     _require(num_out == int(requests.output_tokens[served].sum()), "tokens out equal tokens asked for")
     prompts = int((requests.prompt_tokens - requests.cached_tokens)[served].sum())
     _require(log.num_prefill_tokens >= prompts, "each prompt is computed")
-    _require(bool(log.preemptions) or log.num_prefill_tokens == prompts, "without preemption no prompt is computed twice")
+    once = bool(log.preemptions) or log.num_prefill_tokens == prompts
+    _require(once, "without preemption no prompt is computed twice")
     _require(bool((arrival[served] < first[served]).all()), "a first token comes after its request")
     _require(bool((first[served] <= finish[served]).all()), "a last token comes after the first")
     _require(log.kv_blocks_at_end == 0, "no KV block outlives its request")

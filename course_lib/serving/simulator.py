@@ -20,7 +20,7 @@ from course_lib.serving.workload import RequestTrace, Workload
 __all__ = ["METHODS", "simulate"]
 
 METHODS = ("auto", "stepping", "jumping")
-"""One iteration after the other (any step time and policy), from event to event (same answer), or the faster that works."""
+"""One iteration after the other (any step time and policy), from event to event (same answer), or the faster."""
 
 
 def simulate(

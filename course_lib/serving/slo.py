@@ -44,7 +44,9 @@ class SLO:
             if value is not None and not 0 < value < math.inf:
                 raise InvalidInputError(f"{name} is a time above zero, or None for no promise", given=value)
         if not 0 < self.attainment <= 1:
-            raise InvalidInputError("attainment is a share of requests", allowed="above 0, at most 1", given=self.attainment)
+            raise InvalidInputError(
+                "attainment is a share of requests", allowed="above 0, at most 1", given=self.attainment
+            )
 
     def is_met_by(self, *, ttft_seconds: float, tpot_seconds: float) -> bool:
         """Whether one request was good; a TPOT of nan (a single token) cannot break the promise."""

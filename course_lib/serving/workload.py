@@ -75,10 +75,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not 0 < self.arrival_requests_per_second < math.inf:
-            raise InvalidInputError("requests arrive at a rate above zero", given=f"{self.arrival_requests_per_second}/s")
+            raise InvalidInputError(
+                "requests arrive at a rate above zero", given=f"{self.arrival_requests_per_second}/s"
+            )
         if not 0 <= self.prefix_hit_fraction < 1:
             raise InvalidInputError(
-                "the prefix cache holds a share of the prompt", allowed="0 up to, not including, 1", given=self.prefix_hit_fraction
+                "the prefix cache holds a share of the prompt",
+                allowed="0 up to, not including, 1",
+                given=self.prefix_hit_fraction,
             )
         if self.num_requests is not None and (not isinstance(self.num_requests, int) or self.num_requests < 1):
             raise InvalidInputError("num_requests is 1 or more, or None", given=repr(self.num_requests))
