@@ -52,6 +52,8 @@ def bytes_of(op: Operation, *, in_place: bool = False) -> tuple[int, int]:
     """
     name = op.op
     written = sum([ref.nbytes for ref in op.outputs])
+    if name == "adamw_step":  # also writes both moments, which are operands
+        written += sum([ref.nbytes for ref in op.inputs[2:]])
     if name in _GENERATES:
         return 0, written
     if name in _GATHERS and op.inputs:
