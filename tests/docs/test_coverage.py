@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 with (ROOT / "docs/coverage.csv").open(encoding="utf-8", newline="") as file:
     ROWS = list(csv.DictReader(file))
 
-EXPECTED = [f"T{n:02d}" for n in range(1, 29)] + [f"M{n:02d}" for n in range(1, 38)] + [f"P{n:02d}" for n in range(1, 41)]
+EXPECTED = [f"{kind}{n:02d}" for kind, last in (("T", 28), ("M", 37), ("P", 40)) for n in range(1, last + 1)]
+HELD = [row for row in ROWS if row["status"] in ("begun", "taught")]
 
 
 def test_every_promise_stands_once_and_in_order() -> None:
@@ -20,10 +21,10 @@ def test_every_promise_stands_once_and_in_order() -> None:
 
 def test_states_are_known_and_something_is_taught() -> None:
     assert {row["status"] for row in ROWS} <= {"planned", "begun", "taught", "left out"}
-    assert any(row["status"] in ("begun", "taught") for row in ROWS)
+    assert HELD
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row["status"] in ("begun", "taught")], ids=lambda row: row["id"])
+@pytest.mark.parametrize("row", HELD, ids=lambda row: row["id"])
 def test_what_is_called_taught_has_its_file_and_its_test(row: dict[str, str]) -> None:
     assert row["file"], "names the file that teaches it"
     assert (ROOT / row["file"]).exists(), row["file"]
