@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.trace import Table, record, trace_torch
+from course_lib.trace import Table, trace_torch
 
 
 class Block(nn.Module):

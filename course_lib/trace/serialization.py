@@ -84,7 +84,8 @@ def from_dict(data: object) -> tuple[list[TraceEvent], list[Storage], AttentionC
         storages = [Storage(item["storage_id"], item["nbytes"], item["kind"]) for item in data["storages"]]
         events = [_to_event(event) for event in data["events"]]
         convention: AttentionConvention = data["attention_convention"]
-        follows = to_dict(events, storages, convention) == data and _well_typed(events, storages)
+        known = convention in ("unfused", "flash")
+        follows = known and to_dict(events, storages, convention) == data and _well_typed(events, storages)
     except (KeyError, TypeError, ValueError, AttributeError):
         follows = False
     if not follows:
@@ -100,7 +101,7 @@ def _well_typed(events: list[TraceEvent], storages: list[Storage]) -> bool:
         counts += (event.raw_saved_bytes, *event.saved_storages)
         names += (event.event_id, event.op, event.module, event.flop_source)
         for ref in (*event.inputs, *event.outputs):
-            counts += (ref.storage_id, *ref.shape)
+            counts += (ref.storage_id, *ref.shape, *map(abs, ref.strides))
             names.append(ref.dtype)
     kinds = {storage.kind for storage in storages} <= {"parameter", "buffer", "input", "intermediate"}
     return kinds and all(type(n) is int and n >= 0 for n in counts) and all(type(n) is str for n in names)

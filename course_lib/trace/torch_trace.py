@@ -234,7 +234,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _explain(module: torch.nn.Module, mode: OperationMode, error: Exception) -> str:
-    message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    message = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     if not mode.failed:
         return (
             f"{type(module).__name__} cannot be traced: it raised {type(error).__name__}: {message}. "
