@@ -13,7 +13,16 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lib.hardware import device
-from course_lib.serving import SLO, AffineStepTime, Geometric, PagedKVCache, RooflineStepTime, Workload, model_shape, simulate
+from course_lib.serving import (
+    SLO,
+    AffineStepTime,
+    Geometric,
+    PagedKVCache,
+    RooflineStepTime,
+    Workload,
+    model_shape,
+    simulate,
+)
 from course_lib.serving.policies import continuous_batching
 
 BUDGET_REQUESTS_PER_SECOND = 120_000
@@ -58,7 +67,8 @@ def goodput_search(runs: int = 20, num: int = 5000) -> float:
 
 
 def main() -> None:
-    print(f"plain Python loop: {best_cpu_seconds(plain_loop) * 1e3:.0f} ns an iteration (30 to 50 on an idle laptop core)")
+    loop = best_cpu_seconds(plain_loop) * 1e3
+    print(f"plain Python loop: {loop:.0f} ns an iteration (30 to 50 on an idle laptop core)")
     roofline = RooflineStepTime(shape=model_shape("llama-3-8b"), device=device("h100-sxm"))
     cases = (("plain", 100_000, AFFINE), ("preempting", 3_000, AFFINE), ("plain, roofline", 100_000, roofline))
     for name, blocks, step_time in cases:

@@ -35,13 +35,18 @@ def steps_to_reach(seconds: float, first: float, growth: float) -> int:
     >>> steps_to_reach(1.0, 0.25, 0.0), steps_to_reach(1.0, 0.25, 0.1), steps_to_reach(0.0, 0.25, 0.1)
     (4, 3, 1)
     """
-    slope = first - growth / 2
-    root = 2 * seconds / (slope + math.sqrt(slope * slope + 2 * growth * max(seconds, 0.0))) if seconds > 0 else 1.0
-    steps = max(1, math.ceil(root - 1e-6))
-    while steps * first + growth * steps * (steps - 1) / 2 < seconds:
+    half = growth * 0.5
+    line = first - half  # k steps take k (line + half k)
+    if seconds <= 0:
+        return 1
+    steps = int(2 * seconds / (line + math.sqrt(line * line + 4 * half * seconds))) or 1
+    if steps * (line + half * steps) < seconds:
         steps += 1
-    while steps > 1 and (steps - 1) * first + growth * (steps - 1) * (steps - 2) / 2 >= seconds:
-        steps -= 1
+        while steps * (line + half * steps) < seconds:
+            steps += 1
+    else:
+        while steps > 1 and (steps - 1) * (line + half * (steps - 1)) >= seconds:
+            steps -= 1
     return steps
 
 
@@ -55,7 +60,7 @@ def run_jumping(
     arrival, prompt, output, cached = columns.arrival, columns.prompt, columns.output, columns.cached
     first_at, finish_at = columns.first_at, columns.finish_at
     first_segment, end_segment = columns.first_segment, columns.end_segment
-    start_tokens, phase_of = columns.start_tokens, columns.phase
+    start_tokens, phase_of, end_blocks = columns.start_tokens, columns.phase, columns.end_blocks(kv_cache.block_tokens)
     shift, tie = _SHIFT, TIE
     size, free = kv_cache.block_tokens, kv_cache.num_blocks
     max_batch = policy.max_batch
@@ -81,52 +86,39 @@ def run_jumping(
         limit = now + tie * (1.0 + now)
         while arrival[tail] <= limit:
             tail += 1
-        need = taking[step % size]
+        place = step % size
+        need = taking[place]
         must_run = False
         if need > free or partial >= 0:
             wanted = need
             if partial >= 0:
                 goal = prompt[partial] + generated.get(partial, 0)
-                new = min(goal - partial_tokens, budget - num_running)
-                wanted += (partial_tokens + new + size - 1) // size - (partial_tokens + size - 1) // size
-            if wanted > free:
+                end = partial_tokens + min(goal - partial_tokens, budget - num_running)
+                wanted += (end + size - 1) // size - (partial_tokens + size - 1) // size
+            # The scheduler walks from the oldest and evicts the newest when it finds no block; as wants only add up,
+            # that is the same as evicting the newest until the wants of all others fit.
+            while wanted > free:
                 must_run = True
-                ids, index, room = list(order), 0, free
-                while index < len(ids):
-                    number = ids[index]
-                    if number == partial:
-                        goal = prompt[partial] + generated.get(partial, 0)
-                        new = min(goal - partial_tokens, budget - index)
-                        blocks = (partial_tokens + new + size - 1) // size - (partial_tokens + size - 1) // size
-                    else:
-                        blocks = int(phase_of[number] == step % size)
-                    while index < len(ids) and blocks > room:
-                        victim = ids.pop()
-                        del order[victim]
-                        columns.preempt(now, victim)
-                        returned.append(victim)
-                        if victim == partial:
-                            held, partial = partial_tokens, -1
-                        else:
-                            key = key_of[victim]
-                            heap.remove(key)
-                            generated[victim] = output[victim] - ((key >> shift) - step)
-                            held = prompt[victim] + generated[victim] - 1
-                            columns.end_episode(victim, held)
-                            last_at[victim] = now
-                            phase = phase_of[victim]
-                            taking[phase] -= 1
-                            taking[phase + size] -= 1
-                            num_running -= 1
-                            context -= held
-                        blocks_held = (held + size - 1) // size
-                        room += blocks_held
-                        free += blocks_held
-                    if index < len(ids):
-                        room -= blocks
-                    index += 1
-                heapify(heap)
-                need = taking[step % size]
+                victim, _ = order.popitem()
+                columns.preempt(now, victim)
+                returned.append(victim)
+                if victim == partial:
+                    held, partial = partial_tokens, -1
+                else:
+                    key = key_of[victim]
+                    heap.remove(key)
+                    heapify(heap)
+                    generated[victim] = output[victim] - ((key >> shift) - step)
+                    held = prompt[victim] + generated[victim] - 1
+                    columns.end_episode(victim, held)
+                    last_at[victim] = now
+                    phase = phase_of[victim]
+                    taking[phase] -= 1
+                    taking[phase + size] -= 1
+                    num_running -= 1
+                    context -= held
+                free += (held + size - 1) // size
+                wanted = need = taking[place]
 
         if must_run or partial >= 0 or ((head < tail or returned) and num_running < max_batch):
             new_tokens = prior = pairs = 0
@@ -218,7 +210,7 @@ def run_jumping(
                     else:
                         finish_at[number] = now
                         end_segment[number] = num_segments
-                        free += (goal + size - 1) // size
+                        free += end_blocks[number]
                         del order[number]
         else:
             new_tokens = 0
@@ -240,7 +232,6 @@ def run_jumping(
                 if seconds > gap:
                     steps = min(steps, steps_to_reach(gap, first, growth))
                     seconds = steps * first + growth * steps * (steps - 1) / 2
-            place = step % size
             blocks = steps // size * num_running + sum(taking[place : place + steps % size])
             if blocks > free:
                 steps = free // num_running * size
@@ -267,7 +258,7 @@ def run_jumping(
             held = prompt[number] + output[number] - 1
             num_running -= 1
             context -= held
-            free += (held + size - 1) // size
+            free += end_blocks[number]
             phase = phase_of[number]
             taking[phase] -= 1
             taking[phase + size] -= 1

@@ -32,6 +32,12 @@ class JumpColumns:
         self.episodes: list[tuple[int, int]] = []  # KV tokens at start and end of decodes that a preemption ended
         self.gaps: list[tuple[int, float]] = []
 
+    def end_blocks(self, block_tokens: int) -> list[int]:
+        """Blocks each request gives back when it finishes."""
+        most = np.array(self.prompt, dtype=np.int64) + np.array(self.output, dtype=np.int64) - 1
+        blocks: list[int] = (-(-most // block_tokens)).tolist()
+        return blocks
+
     def preempt(self, now: float, number: int) -> None:
         """Note a preemption."""
         self.preemptions.append((now, number))

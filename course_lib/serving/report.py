@@ -147,8 +147,9 @@ class ServingReport:
         """Mean time between tokens of each served request, nan where it had a single token [s]."""
         gaps = (self.requests_trace.output_tokens[self._served] - 1).astype(float)
         gaps[gaps == 0] = np.nan
-        decoding = (self.log.finish_at_seconds - self.log.first_token_at_seconds)[self._served]
-        return np.divide(decoding, gaps)
+        decoding: Floats = self.log.finish_at_seconds - self.log.first_token_at_seconds
+        tpot: Floats = decoding[self._served] / gaps
+        return tpot
 
     @property
     def itl_max_seconds(self) -> Floats:

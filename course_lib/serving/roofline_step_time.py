@@ -158,13 +158,11 @@ class RooflineStepTime:
         """The step time as a function of five sums; only where :attr:`is_context_affine`."""
         if not self.is_context_affine:
             raise UnsupportedError("With sliding windows a step is no function of sums; call it with a StepBatch.")
-        per_context, parts = self.seconds_per_context_token, self._parts_seconds()
+        parts, per_context = self._parts_seconds(), self.seconds_per_context_token
         per_pair = float(self._part.attention_flops(1, 1)) if self.prefill_attention else 0.0
-
-        def seconds(new: int, prior: int, pairs: int, rows: int, context: int) -> float:
-            return parts(new + rows, pairs * per_pair, per_context * (context + prior))
-
-        return seconds
+        return lambda new, prior, pairs, rows, context: parts(
+            new + rows, pairs * per_pair, per_context * (context + prior)
+        )
 
     def __call__(self, batch: StepBatch) -> float:
         """Seconds of one iteration."""

@@ -31,7 +31,10 @@ def _drain(scheduler, cache, *, limit=10_000):
 
 
 @pytest.mark.parametrize("policy", ALL, ids=lambda policy: policy.name)
-@given(sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=9), blocks=st.integers(10, 24))
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=9),
+    blocks=st.integers(10, 24),
+)
 def test_every_scheduler_serves_each_request_exactly_and_leaves_no_block(policy, sizes, blocks):
     cache = PagedKVCache(blocks, 2)
     scheduler = policy.scheduler(cache)

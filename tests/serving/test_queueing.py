@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from course_lib.errors import InvalidInputError
 from course_lib.serving.prefill_queue import mean_wait_seconds
 from course_lib.serving.queueing import (
-    erlang_c, harmonic_number, md1_ttft_seconds, mg1_wait_seconds, mm1_sojourn_quantile_seconds, mmc_wait_seconds,
+    erlang_c,
+    harmonic_number,
+    md1_ttft_seconds,
+    mg1_wait_seconds,
+    mm1_sojourn_quantile_seconds,
+    mmc_wait_seconds,
     static_slot_utilization,
 )  # fmt: skip
 
@@ -43,7 +48,10 @@ def test_erlang_c_has_the_published_values_and_equals_its_definition():
         direct = top / (sum(offered**k / math.factorial(k) for k in range(servers)) + top)
         assert erlang_c(num_servers=servers, load=0.8) == pytest.approx(direct, rel=1e-12)
         assert round(direct, 4) == expected
-    waits = [mmc_wait_seconds(num_servers=c, arrival_requests_per_second=0.8 * c, service_seconds=1) for c in (1, 2, 4, 8, 16)]
+    waits = [
+        mmc_wait_seconds(num_servers=c, arrival_requests_per_second=0.8 * c, service_seconds=1)
+        for c in (1, 2, 4, 8, 16)
+    ]
     assert [round(wait, 3) for wait in waits] == [4.0, 1.778, 0.746, 0.286, 0.095]
 
 

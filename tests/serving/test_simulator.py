@@ -10,7 +10,14 @@ import pytest
 
 from course_lib.errors import InvalidInputError, UnsupportedError
 from course_lib.serving import (
-    SLO, AffineStepTime, Geometric, InvariantError, PagedKVCache, RequestTrace, Workload, simulate,
+    SLO,
+    AffineStepTime,
+    Geometric,
+    InvariantError,
+    PagedKVCache,
+    RequestTrace,
+    Workload,
+    simulate,
 )  # fmt: skip
 from course_lib.serving.policies import chunked_prefill, continuous_batching, static_batching
 from course_lib.serving.queueing import md1_ttft_seconds, static_slot_utilization
@@ -48,8 +55,8 @@ def test_static_batching_follows_the_literal_timetable(method):
     # 0 alone takes [0, 3). 1 and 2 arrived meanwhile and start together at 3; 2 ends at 4, its row idles until 5.
     report = _run(_trace((0.0, 5, 3), (0.5, 5, 2), (0.6, 5, 1)), static_batching(2), method=method)
     assert [event for event in report.events if event[1] != "arrival"] == [
-        (1.0, "first_token", 0), (3.0, "finish", 0), (4.0, "finish", 2), (4.0, "first_token", 1), (4.0, "first_token", 2),
-        (5.0, "finish", 1),
+        (1.0, "first_token", 0), (3.0, "finish", 0), (4.0, "finish", 2), (4.0, "first_token", 1),
+        (4.0, "first_token", 2), (5.0, "finish", 1),
     ]  # fmt: skip
 
 
@@ -113,12 +120,15 @@ def test_prefill_only_service_is_the_m_d_1_queue():
     assert abs(report.busy_fraction - 0.8) < 0.01
 
 
-@pytest.mark.parametrize(("mean", "batch", "exact"), [(20, 8, 0.3739), (50, 8, 0.3703), (200, 8, 0.3685), (50, 32, 0.2483)])
+@pytest.mark.parametrize(
+    ("mean", "batch", "exact"), [(20, 8, 0.3739), (50, 8, 0.3703), (200, 8, 0.3685), (50, 32, 0.2483)]
+)
 def test_slots_of_static_batching_are_used_as_the_closed_form_says(mean, batch, exact):
     assert round(static_slot_utilization(mean, batch), 4) == exact
     workload = Workload(
-        arrival_requests_per_second=1, prompt_tokens=8, output_tokens=Geometric(mean), num_requests=2000 * batch, arrivals="batch"
-    )
+        arrival_requests_per_second=1, prompt_tokens=8, output_tokens=Geometric(mean),
+        num_requests=2000 * batch, arrivals="batch",
+    )  # fmt: skip
     report = simulate(
         workload, step_time=ONE_SECOND, policy=static_batching(batch), kv_cache=PagedKVCache(20_000),
         rng=np.random.default_rng(2),
@@ -133,9 +143,10 @@ def test_continuous_batching_gains_what_static_batching_wastes():
         arrival_requests_per_second=1, prompt_tokens=8, output_tokens=Geometric(50), num_requests=8000, arrivals="batch"
     )
     rates = [
-        simulate(workload, step_time=ONE_SECOND, policy=policy, kv_cache=PagedKVCache(20_000), rng=np.random.default_rng(3))
+        simulate(workload, step_time=ONE_SECOND, policy=policy, kv_cache=PagedKVCache(20_000),
+                 rng=np.random.default_rng(3))
         for policy in (static_batching(8), continuous_batching(8))
-    ]
+    ]  # fmt: skip
     gain = rates[1].requests_per_second / rates[0].requests_per_second
     assert gain == pytest.approx(1 / static_slot_utilization(50, 8), rel=0.05)  # 1,000 batches, and the last drains
     assert rates[1].slot_utilization > 0.99
@@ -205,7 +216,8 @@ def test_what_cannot_be_simulated_is_refused_with_the_way_out():
     used = PagedKVCache(9)
     used.append("x", 1)
     with pytest.raises(InvalidInputError, match="empty KV pool"):
-        simulate(trace, step_time=ONE_SECOND, policy=continuous_batching(2), rng=np.random.default_rng(0), kv_cache=used)
+        simulate(trace, step_time=ONE_SECOND, policy=continuous_batching(2), rng=np.random.default_rng(0),
+                 kv_cache=used)  # fmt: skip
     with pytest.raises(UnsupportedError, match="stepping"):
         _run(trace, continuous_batching(2), step_time=lambda batch: 1.0, method="jumping")
     with pytest.raises(InvalidInputError, match="above zero"):
@@ -220,11 +232,14 @@ def test_one_trace_three_policies_shows_where_the_wait_and_the_stall_come_from()
     step_time = AffineStepTime(
         fixed_seconds=0.008, seconds_per_sequence=1e-4, seconds_per_context_token=1e-7, seconds_per_prefill_token=5e-5
     )
-    workload = Workload(arrival_requests_per_second=8, prompt_tokens=512, output_tokens=Geometric(128), num_requests=600)
+    workload = Workload(
+        arrival_requests_per_second=8, prompt_tokens=512, output_tokens=Geometric(128), num_requests=600
+    )
     reports = [
-        simulate(workload, step_time=step_time, policy=policy, kv_cache=PagedKVCache(20_000), rng=np.random.default_rng(0))
+        simulate(workload, step_time=step_time, policy=policy, kv_cache=PagedKVCache(20_000),
+                 rng=np.random.default_rng(0))
         for policy in (static_batching(16), continuous_batching(16), chunked_prefill(256, 16))
-    ]
+    ]  # fmt: skip
     static, continuous, chunked = (report.ttft_quantile_seconds(0.5) for report in reports)
     assert static > 100 * continuous
     assert continuous < chunked < 2 * continuous  # a prompt takes two or three steps instead of one

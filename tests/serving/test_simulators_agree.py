@@ -71,8 +71,9 @@ def test_a_pool_under_pressure_preempts_the_same_requests_at_the_same_instants()
     rng = np.random.default_rng(3)
     num = 300
     trace = RequestTrace(
-        np.cumsum(rng.exponential(0.05, num)), rng.integers(1, 60, num), rng.geometric(1 / 40, num), np.zeros(num, np.int64)
-    )
+        np.cumsum(rng.exponential(0.05, num)), rng.integers(1, 60, num), rng.geometric(1 / 40, num),
+        np.zeros(num, np.int64),
+    )  # fmt: skip
     runs = [
         simulate(
             trace, step_time=AffineStepTime(fixed_seconds=0.01, seconds_per_context_token=1e-5),

@@ -83,9 +83,10 @@ def test_sliding_windows_cap_what_is_read_and_break_the_line():
         windowed.totals_seconds()
 
 
+chunks = st.tuples(st.integers(1, 3000), st.integers(0, 3000)).map(lambda c: (c[0], c[0] + c[1]))
 batches = st.builds(
     StepBatch,
-    prefill=st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 3000)).map(lambda c: (c[0], c[0] + c[1])), max_size=3).map(tuple),
+    prefill=st.lists(chunks, max_size=3).map(tuple),
     decode_contexts=st.lists(st.integers(1, 9000), max_size=40).map(tuple),
     num_idle_rows=st.integers(0, 3),
 ).filter(lambda batch: batch.num_tokens)
@@ -95,8 +96,9 @@ batches = st.builds(
 @given(batches, st.sampled_from(("llama-3-8b", "mixtral-8x7b", "gpt2")), st.floats(0.05, 1), st.floats(0.05, 1))
 def test_no_step_is_faster_than_light(batch, name, compute, bandwidth):
     step = RooflineStepTime(
-        shape=model_shape(name), device=H100, efficiency_compute=compute, efficiency_bandwidth=bandwidth, fixed_seconds=0
-    )
+        shape=model_shape(name), device=H100, efficiency_compute=compute, efficiency_bandwidth=bandwidth,
+        fixed_seconds=0,
+    )  # fmt: skip
     assert step(batch) >= step.floor_seconds(batch) * (1 - 1e-12)
 
 

@@ -28,8 +28,9 @@ def test_a_geometric_length_has_the_geometric_tail():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Constant(0), lambda: Constant(1.5), lambda: Geometric(0.5), lambda: LogNormal(10, -1), lambda: Empirical(()),
-             lambda: Empirical((1, 0))],
+    "make",
+    [lambda: Constant(0), lambda: Constant(1.5), lambda: Geometric(0.5), lambda: LogNormal(10, -1),
+     lambda: Empirical(()), lambda: Empirical((1, 0))],
 )  # fmt: skip
 def test_impossible_lengths_are_refused(make):
     with pytest.raises(InvalidInputError):
@@ -37,7 +38,9 @@ def test_impossible_lengths_are_refused(make):
 
 
 def test_arrivals_come_at_the_rate_and_in_order():
-    workload = Workload(arrival_requests_per_second=50, prompt_tokens=10, output_tokens=Geometric(5), num_requests=40_000)
+    workload = Workload(
+        arrival_requests_per_second=50, prompt_tokens=10, output_tokens=Geometric(5), num_requests=40_000
+    )
     arrival = workload.requests(np.random.default_rng(0)).arrival_at_seconds
     assert (np.diff(arrival) >= 0).all()
     assert abs(40_000 / arrival[-1] - 50) < 1.25  # five standard errors of 0.5 %
@@ -47,7 +50,9 @@ def test_arrivals_come_at_the_rate_and_in_order():
 
 
 def test_prefix_hits_leave_one_token_of_each_prompt_to_compute():
-    workload = Workload(arrival_requests_per_second=1, prompt_tokens=1, output_tokens=1, prefix_hit_fraction=0.99, num_requests=2)
+    workload = Workload(
+        arrival_requests_per_second=1, prompt_tokens=1, output_tokens=1, prefix_hit_fraction=0.99, num_requests=2
+    )
     assert workload.requests(np.random.default_rng(0)).cached_tokens.tolist() == [0, 0]
 
 
