@@ -18,7 +18,7 @@ TESTS  := $(VENV)/.tests-ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help course trace test lint notebooks prove bench lock learner clean
+.PHONY: help course trace test lint notebooks prove bench lock clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
