@@ -127,7 +127,8 @@ class Chain:
         while grown:
             grown = False
             for rule in self.rules.values():
-                if rule.name not in affected and not affected.isdisjoint(rule.needs):
+                needs = (*rule.needs, "batch") if rule.per_batch else rule.needs
+                if rule.name not in affected and not affected.isdisjoint(needs):
                     affected.add(rule.name)
                     affected.update(("over",) if rule.per_batch else ())
                     grown = True
