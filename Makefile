@@ -28,7 +28,7 @@ course: $(COURSE)  ## set up everything and open the course in JupyterLab
 	$(BIN)/jupyter lab START_HERE.ipynb
 
 trace: $(COURSE)  ## the same without a browser: follow one tensor from its values to the monthly bill
-	$(BIN)/trace-tensor bill $(MODEL) --device $(DEVICE)
+	$(BIN)/trace-tensor bill --model $(MODEL) --device $(DEVICE)
 
 test: $(TESTS) lint  ## set up everything and run every check
 	$(BIN)/python -m grading.build --check
