@@ -216,7 +216,7 @@ def tile_dial_figure(tiled: TileCurves, *, tile: int, num_lines: int) -> Figure:
         for other, curve in tiled.curves.items():
             chosen = other == tile
             _draw_curve(axes, curve, color=COLORS["miss" if chosen else "assumed"], width=2.4 if chosen else 1.0)
-            _label_cliff(axes, curve, str(other))
+            _label_cliff(axes, curve, str(other), color=COLORS["miss"] if chosen else "black")
         _draw_bound(axes, tiled)
         axes.plot([num_lines], [here[tile]], MARKERS["miss"], color=COLORS["miss"], markersize=11, label=f"tile {tile}")
         axes.plot([], [], color=COLORS["assumed"], linewidth=1.0, label="other tiles")
@@ -226,13 +226,13 @@ def tile_dial_figure(tiled: TileCurves, *, tile: int, num_lines: int) -> Figure:
         return finish()
 
 
-def _label_cliff(axes: Axes, curve: MissCurve, text: str) -> None:
+def _label_cliff(axes: Axes, curve: MissCurve, text: str, *, color: str) -> None:
     """Write the name where a curve falls most, as a ratio."""
     capacities, misses = curve.steps()
     falls = [before / after for before, after in pairwise(misses.tolist())]
     at = 1 + max(range(len(falls)), key=lambda i: falls[i]) if falls else 0
     place = (int(capacities[at]) / curve.line_bytes, math.sqrt(misses[max(at - 1, 0)] * misses[at]))
-    axes.annotate(text, place, xytext=(3, 0), textcoords="offset points", fontsize=9, va="center")
+    axes.annotate(text, place, xytext=(3, 0), textcoords="offset points", fontsize=9, va="center", color=color)
 
 
 def _draw_bound(axes: Axes, tiled: TileCurves) -> None:

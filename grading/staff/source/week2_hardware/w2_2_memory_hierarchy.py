@@ -12,8 +12,7 @@
 from IPython.display import display
 
 from course_lib.hardware import CacheLevel, cyclic_scan_stream, device, matmul_misses_closed_form
-from course_lib.hardware import matmul_misses_validity, matmul_stream, miss_classes, miss_curve, roofline
-from course_lib.hardware import simulate_cache, transpose_stream
+from course_lib.hardware import matmul_stream, miss_classes, miss_curve, roofline, simulate_cache, transpose_stream
 from course_lib.lesson import check, predict, reveal
 from course_lib.plotting_caches import lru_stack_figure, miss_curve_figure, size_sweep_figure
 from course_lib.plotting_caches import tile_curves, tile_dial_figure
@@ -22,12 +21,18 @@ from course_lib.units import format_bytes, format_seconds
 from course_lib.widgets_caches import tile_dial
 
 # %% role="shapes"
-n, tile = 48, 16                               # matrices n x n; tiles in whole lines that divide n
-element_bytes, line_bytes = 4, 64              # fp32; n is a whole number of lines
-cache_lines, passes = 64, 10                   # a small fully associative cache; times around a scan
-large_n, large_tile = 96, 32                   # for the dial
-l1_bytes, l1_ways = 32_768, 8                  # the cache of the puzzle
-transpose_n, padded_n = 128, 132
+n = 48  # matrices n x n; a whole number of lines, at least two
+tile = 16  # whole lines, divides n
+element_bytes = 4  # fp32
+line_bytes = 64
+cache_lines = 64  # a small fully associative cache
+passes = 10  # times around a scan
+large_n = 96  # for the dial
+large_tile = 32
+transpose_n = 128  # the puzzle
+padded_n = 132
+l1_bytes = 32_768
+l1_ways = 8
 
 # %% [markdown]
 # ## One cache by hand
@@ -76,7 +81,7 @@ check("w2-2-lru", lru_cache)
 # ## Same arithmetic, three loops
 #
 # `C[i,j] += A[i,k] * B[k,j]`, row-major. The three loops may stand in any order. `ijk` moves k fastest, `jki` moves
-# i fastest. The work is the same 2 n^3 = 221,184 FLOPs on the same 27,648 bytes, the cache has 64 lines. How many
+# i fastest. The work is the same 2n³ = 221,184 FLOPs on the same 27,648 bytes, the cache has 64 lines. How many
 # times the misses of `ijk` does `jki` have?
 
 # %% role="predict" id="w2-2-orders" guess="3 1 16"
@@ -88,13 +93,12 @@ def curve_of(order="ijk", tile=None):
     stream = matmul_stream(n, order=order, tile=tile, element_bytes=element_bytes, line_bytes=line_bytes)
     return miss_curve(stream.addresses, line_bytes=line_bytes)
 
-cache_bytes = cache_lines * line_bytes
+cache_bytes, L = cache_lines * line_bytes, line_bytes // element_bytes  # L numbers in a line
 reveal("w2-2-orders", lambda: curve_of("jki").misses(cache_bytes) / curve_of("ijk").misses(cache_bytes))
 
 # %%
-L = line_bytes // element_bytes  # numbers in a line
-print(f"trap 1, every array is read once:        3 n^2/L = {3 * n**2 // L:>7,}")
-print(f"trap 2, one miss for every L accesses:   3 n^3/L = {3 * n**3 // L:>7,}\n")
+print(f"trap 1, every array is read once:        3n²/L = {3 * n**2 // L:>7,}")
+print(f"trap 2, one miss for every L accesses:   3n³/L = {3 * n**3 // L:>7,}\n")
 for order in ("ijk", "ikj", "jik", "kij", "jki"):
     counted = curve_of(order).misses(cache_bytes)
     print(f"{order}: {counted:>7,} misses, one in {3 * n**3 / counted:.1f} accesses")
@@ -107,16 +111,16 @@ print(f"tiles of {tile}: {tiled:,} misses; on paper {matmul_misses_closed_form(n
 #
 # | array | in the inner loop (k) | survives until it is used again? | misses |
 # | --- | --- | --- | --- |
-# | A | walks along row i | row i serves all j | n^2/L |
-# | B | walks down column j, n lines | the same lines serve L columns; but all of B is too large to last until the next i | n x n^2/L |
-# | C | stands still | the line serves L columns | n^2/L |
+# | A | walks along row i | row i serves all j | n²/L |
+# | B | walks down column j, n lines | the same lines serve L columns; but all of B is too large to last until the next i | n x n²/L |
+# | C | stands still | the line serves L columns | n²/L |
 #
-# Together n^3/L + 2 n^2/L = 7,200 for n = 48, L = 16, the counted number to the last miss. Now do the others.
+# Together n³/L + 2n²/L = 7,200 for n = 48, L = 16, the counted number to the last miss. Now do the others.
 #
 # ## Exercise 2: misses on paper
 #
-# The cache holds one column (n lines) and one row (n/L lines) and a few lines more, but never two columns and never
-# a whole matrix. L divides n, at least twice.
+# The cache holds one column (n lines), one row (n/L lines) and three lines more, or anything up to, but not beyond, two
+# columns. L divides n at least twice, so a whole matrix never fits.
 
 # %% role="exercise" grade_id="w2-2-misses" points=3
 def matmul_misses(order, n, L):
@@ -157,17 +161,17 @@ miss_curve_figure(curves, num_lines=cache_lines)
 # C's line. That is 51 other lines, so 52 are needed. `ikj` would be content with 8.
 #
 # A closed form is worth what its region is worth. For `ijk` it is exact from 52 to 150 lines, from n + n/L + 1 to
-# n^2/L + 2 n/L; above that all of B starts to stay.
+# n²/L + 2n/L; above that all of B starts to stay.
 #
 # ## Exercise 3: the region of `kij`
 #
-# For `kij` the form n^3/L + n^2/L + n^2 is right for n = 48, L = 16 from 8 to 192 lines. Give both ends for any n
+# For `kij` the form n³/L + n²/L + n² is right for n = 48, L = 16 from 8 to 192 lines. Give both ends for any n
 # and L, where L divides n at least twice. Ask of each array which lines lie between one use and the next; then let
 # `miss_curve` say whether you are right. A range found for one n is not yet a formula.
 
 # %% role="exercise" grade_id="w2-2-region" points=3
 def kij_region(n, L):
-    """(smallest, largest) cache in lines for which n^3/L + n^2/L + n^2 is exactly right."""
+    """(smallest, largest) cache in lines for which n³/L + n²/L + n² is exactly right."""
     ### BEGIN SOLUTION
     row, matrix = n // L, n * n // L
     smallest = 2 * row + 2  # B's row stays for the next i: its line, the rest of it, one row of C, two lines of A
@@ -222,10 +226,10 @@ check("w2-2-scan", scan_hit_fraction)
 # %% [markdown]
 # ## Tiles: change the order on purpose
 #
-# Cut the loops into tiles of b x b. A and B are then fetched n/b times each, not n times: 2 n^3/(bL) + n^2/L misses.
+# Cut the loops into tiles of b x b. A and B are then fetched n/b times each, not n times: 2n³/(bL) + n²/L misses.
 # For b = 16 that is 1,008, a 222nd of `jki`. Larger tiles move less, until they no longer fit. The textbook rule:
 # tiles of A, B and C must fit together, b = sqrt(S/3) for a cache of S numbers. No order of loops at all moves fewer
-# than about 2 n^3/sqrt(S) numbers, loads and stores (Hong and Kung, 1981; the constant: Smith and others, 2019).
+# than about 2n³/sqrt(S) numbers, loads and stores (Hong and Kung, 1981; the constant: Smith and others, 2019).
 #
 # The dial: n = 96, tile 32. Three such tiles are 192 lines. **Slide the cache and find the size that tile 32 needs.**
 
@@ -256,6 +260,10 @@ def best_tile(n, L, num_lines):
 check("w2-2-tile", best_tile)
 
 # %% [markdown]
+# Tile 32 needs 71 lines, not 192, to come within 29 % of its closed form. While B's tile (64 lines) is used again and
+# again, A and C pass by a row at a time. The rule of three tiles is for memories that you fill by hand, as a GPU's
+# shared memory; LRU needs less to be good, and about four tiles to be exact.
+#
 # ## Back to the puzzle
 #
 # A real cache looks for a line in one **set** only: line l goes to set l mod 64, and a set has 8 places. The transpose
@@ -273,6 +281,9 @@ reveal("w2-2-conflict", lambda: miss_classes(square.addresses, l1).conflict)
 
 # %%
 sizes = sorted({transpose_n, padded_n, *range(transpose_n - 32, transpose_n + 68, 4)})
+for size in (transpose_n, padded_n):
+    stream = transpose_stream(size, element_bytes=element_bytes, line_bytes=line_bytes)
+    print(f"{size} x {size}: {miss_classes(stream.addresses, l1).total:,} misses")
 size_sweep_figure(sizes, l1, element_bytes=element_bytes)
 
 # %% [markdown]
