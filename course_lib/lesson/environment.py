@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib import metadata
+from pathlib import Path
 
-from course_lib.lesson.pages import Page, table
+from course_lib.errors import TraceATensorError
+from course_lib.lesson.catalogue import all_exercises
+from course_lib.lesson.messages import BAD, GOOD, panel
+from course_lib.lesson.pages import Page, folded, table
+from course_lib.lesson.progress import progress_path
 from course_lib.units import GB, format_bytes
 
-__all__ = ["EnvironmentCheck", "environment_checks", "environment_report"]
+__all__ = ["EnvironmentCheck", "environment_checks", "environment_report", "memory_bytes"]
 
-NEEDED_MEMORY_BYTES = 2 * GB
-"""A lesson stays under 1 GB; Jupyter and the browser need the rest."""
+_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says how much memory a container may use, new way and old."""
+
+NEEDED_MEMORY_BYTES = 1 * GB
+"""A lesson stays under it."""
+COMFORTABLE_MEMORY_BYTES = 2 * GB
+"""With room for Jupyter and a browser."""
+TORCH = "torch==2.13.0"
+"""The release that the course is tested with, as in pyproject.toml."""
+_TORCH_CURE = (
+    f"in a new cell: %pip install {TORCH} --extra-index-url https://download.pytorch.org/whl/cpu "
+    "then Kernel, Restart. Until then every lesson that does not use torch runs."
+)
 
 PACKAGES = (
-    ("numpy", "numpy", True, "pip install 'numpy>=2'"),
-    ("torch", "torch", True, "make course, or pip install torch --index-url https://download.pytorch.org/whl/cpu"),
-    ("numba", "numba", False, "pip install numba (simulators run without it, slower, with the same results)"),
-    ("matplotlib", "matplotlib", True, "pip install matplotlib"),
-    ("widgets", "ipywidgets", False, "pip install ipywidgets (every widget also has a static figure)"),
-    ("JupyterLab", "jupyterlab", False, "pip install jupyterlab, or open the notebooks in your own editor"),
+    ("numpy", "numpy", True, "in a new cell: %pip install 'numpy>=2' then Kernel, Restart"),
+    ("torch", "torch", True, _TORCH_CURE),
+    ("numba", "numba", False, "%pip install numba makes the simulators faster; their results are the same without"),
+    ("matplotlib", "matplotlib", True, "in a new cell: %pip install matplotlib then Kernel, Restart"),
+    ("widgets", "ipywidgets", False, "%pip install ipywidgets for sliders; every one has a figure that stands still"),
+    ("JupyterLab", "jupyterlab", False, "any editor that opens notebooks will do"),
 )
 """Shown name, distribution, whether the course needs it, and the cure where it is missing."""
 
@@ -38,19 +57,32 @@ class EnvironmentCheck:
 
 
 def environment_report() -> Page:
-    """A table of what the course needs, with a cure for each thing that is missing."""
+    """One line when all is well, with the list behind it; what is missing stands in the open with its cure."""
     checks = environment_checks()
     missing = [check for check in checks if check.state == "missing"]
-    words = "Ready." if not missing else f"{len(missing)} to mend: {', '.join(check.what for check in missing)}."
-    body = [(check.what, check.found, check.state, check.cure) for check in checks]
-    rows = table(("What", "Found", "State", "Cure"), body, caption="Your environment")
+    words = f"Ready. {_versions(checks)}" if not missing else f"{len(missing)} to mend: {_names(missing)}."
+    cells = [(check.what, check.found, check.state, check.cure) for check in checks]
+    rows = table(("What", "Found", "State", "What to do"), cells, caption="What was found")
+    notes = "".join(f"<p>{escape(check.what)}: {escape(check.cure)}.</p>" for check in checks if check.state == "note")
     lines = (f"{check.what}: {check.found} ({check.state}) {check.cure}".strip() for check in checks)
-    return Page(html=f"<p><strong>{words}</strong></p>{rows}", text="\n".join([words, *lines]))
+    body = notes + folded("Everything that was checked", rows, is_open=bool(missing))
+    return Page(html=panel(BAD if missing else GOOD, words, "", body), text="\n".join([words, *lines]))
 
 
 def environment_checks() -> tuple[EnvironmentCheck, ...]:
-    """Python, packages, memory and cores, without importing anything heavy."""
-    return (_python(), *(_package(*package) for package in PACKAGES), _memory(), _cores())
+    """Python, packages, memory, cores, exercises and progress, without importing anything heavy."""
+    packages = (_package(*package) for package in PACKAGES)
+    return (_python(), *packages, _memory(), _cores(), _exercises(), _progress())
+
+
+def _names(checks: list[EnvironmentCheck]) -> str:
+    return ", ".join(check.what for check in checks)
+
+
+def _versions(checks: tuple[EnvironmentCheck, ...]) -> str:
+    """The versions that a question to an instructor should quote."""
+    found = {check.what: check.found for check in checks}
+    return f"Python {platform.python_version()}, numpy {found['numpy']}, torch {found['torch']}."
 
 
 def _python() -> EnvironmentCheck:
@@ -71,16 +103,50 @@ def _package(what: str, name: str, needed: bool, cure: str) -> EnvironmentCheck:
 
 
 def _memory() -> EnvironmentCheck:
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
+    total = memory_bytes()
+    if total is None:
         return EnvironmentCheck(what="Memory", found="not known on this system", state="optional")
-    ready = total >= NEEDED_MEMORY_BYTES
-    cure = "" if ready else "close other programs; each lesson needs under 1 GB"
-    return EnvironmentCheck(what="Memory", found=format_bytes(total), state="ready" if ready else "missing", cure=cure)
+    found = format_bytes(total)
+    if total < NEEDED_MEMORY_BYTES:
+        cure = "a lesson takes up to 1 GB: use a larger machine, or give this container more memory"
+        return EnvironmentCheck(what="Memory", found=found, state="missing", cure=cure)
+    tight = total < COMFORTABLE_MEMORY_BYTES
+    cure = "keep one notebook open at a time: Kernel, Shut Down All Kernels" if tight else ""
+    return EnvironmentCheck(what="Memory", found=found, state="tight" if tight else "ready", cure=cure)
+
+
+def memory_bytes(limit_files: Sequence[Path] = _LIMIT_FILES) -> int | None:
+    """Memory of this machine, or what its container may use of it where that is less; None where nobody says."""
+    found = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in limit_files:
+        with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"
+            found.append(int(path.read_text()))
+    return min(found, default=None)
 
 
 def _cores() -> EnvironmentCheck:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     cure = "" if count > 1 else "one core will do; running cells take about twice as long"
     return EnvironmentCheck(what="Cores", found=str(count), state="ready" if count > 1 else "optional", cure=cure)
+
+
+def _exercises() -> EnvironmentCheck:
+    try:
+        count = len(all_exercises())
+    except (TraceATensorError, ImportError) as error:
+        return EnvironmentCheck(what="Exercises", found="not found", state="missing", cure=" ".join(str(error).split()))
+    return EnvironmentCheck(what="Exercises", found=str(count), state="ready")
+
+
+def _progress() -> EnvironmentCheck:
+    folder = progress_path().parent
+    exists = next(place for place in (folder, *folder.parents) if place.exists())
+    if not os.access(exists, os.W_OK):
+        cure = "this folder cannot be written to: progress lasts until the kernel stops"
+        return EnvironmentCheck(what="Progress", found=str(folder), state="note", cure=cure)
+    if any(name.startswith("BINDER_") for name in os.environ):
+        cure = "Binder forgets you when you leave: download your notebooks (File, Download) before that"
+        return EnvironmentCheck(what="Progress", found=str(folder), state="note", cure=cure)
+    return EnvironmentCheck(what="Progress", found=f"kept in {folder}", state="ready")

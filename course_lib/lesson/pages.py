@@ -1,4 +1,4 @@
-"""Pages for the start notebook: progress with calibration, the map of the course, the environment with cures."""
+"""Pages for the start notebook: the map of the course with what is done, and progress with calibration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lib.lesson.catalogue import all_exercises
 from course_lib.lesson.progress import course_root, progress_store
 from course_lib.lesson.values import show
 
-__all__ = ["ASSIGNMENTS", "Page", "course_map", "progress_page", "table"]
+__all__ = ["ASSIGNMENTS", "Page", "course_map", "folded", "progress_page", "table"]
 
 ASSIGNMENTS = {
     "week1_backprop": "Week 1: values become tensors, tensors become work",
@@ -52,6 +52,11 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]], *, caption: str) -
     )
 
 
+def folded(summary: str, body: str, is_open: bool = False) -> str:
+    """A block that shows its summary until it is opened; ``body`` is HTML."""
+    return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{body}</details>"
+
+
 def _cell(cell: str) -> str:
     text = cell if cell.startswith('<a href="') else escape(cell)
     return f'<td style="text-align:left;vertical-align:top">{text}</td>'
@@ -72,9 +77,12 @@ def progress_page() -> Page:
     predictions = [_prediction_row(key, entry) for key, entry in sorted(data["predictions"].items())]
     summary = f"{earned:g} of {total:g} points. {calibration(data['predictions'])}"
     parts = [f"<p>{escape(summary)}</p>", *(f"<p>{escape(note)}</p>" for note in store.notes)]
-    parts.append(table(("Exercise", "State", "Points"), checks, caption="Exercises"))
-    head = ("Prediction", "Predicted", "Measured", "Predicted / measured", "Interval")
-    parts.append(table(head, predictions, caption="Predictions"))
+    exercises = table(("Exercise", "State", "Points"), checks, caption="Exercises")
+    parts.append(folded(f"{len(checks)} exercises", exercises))
+    if predictions:
+        head = ("Prediction", "Predicted", "Measured", "Predicted / measured", "Interval")
+        parts.append(folded(f"{len(predictions)} predictions", table(head, predictions, caption="Predictions")))
+    parts.append(f"<p>Kept in <code>{escape(str(store.path))}</code>. Delete the file to begin again.</p>")
     return Page(html="".join(parts), text=summary)
 
 
@@ -97,22 +105,69 @@ def calibration(predictions: dict[str, Any]) -> str:
     return words + (f"; {held} of {len(with_interval)} intervals held the truth." if with_interval else ".")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stop:
+    """One notebook on the map, with the points earned in its exercises and those to be earned."""
+
+    part: str
+    path: Path
+    earned: float
+    total: float
+
+    @property
+    def state(self) -> str:
+        return f"{self.earned:g} of {self.total:g} points" if self.total else ""
+
+
 def course_map() -> Page:
-    """The four weeks and the capstone: title and link of every notebook that exists."""
+    """The weeks and the capstone: every notebook that exists, linked, with the points earned, and where to go next."""
+    stops = _stops()
+    rows = "".join(_part_row(stop) * (i == 0 or stops[i - 1].part != stop.part) + _stop_row(stop)
+                   for i, stop in enumerate(stops))  # fmt: skip
+    word = "Go on" if any(stop.earned for stop in stops) else "Begin"
+    following = next((stop for stop in stops if stop.earned < stop.total), None)
+    start = f"<p><strong>{word} with {_link(following.path)}.</strong></p>" if following else ""
+    lines = (f"{stop.part}: {stop.path.parent.name}/{stop.path.name} {stop.state}".rstrip() for stop in stops)
+    return Page(html=f'{start}<table style="margin-left:0"><tbody>{rows}</tbody></table>', text="\n".join(lines))
+
+
+def _stops() -> list[_Stop]:
     root = course_root() or Path.cwd()
-    rows: list[tuple[str, str, str]] = []
-    for folder, title in ASSIGNMENTS.items():
+    points = _points_by_lesson()
+    stops = []
+    for folder, part in ASSIGNMENTS.items():
         for path in sorted((root / folder).glob("*.ipynb")):
-            link = os.path.relpath(path, Path.cwd()).replace(os.sep, "/")
-            anchor = f'<a href="{escape(link, quote=True)}">{escape(_title(path))}</a>'
-            rows.append((title, anchor, f"{folder}/{path.name}"))
-    html = table(("Part", "Notebook", "File"), [_once(rows, i) for i in range(len(rows))], caption="Map of the course")
-    return Page(html=html, text="\n".join(f"{part}: {file}" for part, _, file in rows))
+            earned, total = points.get("-".join(path.stem.split("_")[:2]), (0.0, 0.0))
+            stops.append(_Stop(part=part, path=path, earned=earned, total=total))
+    return stops
 
 
-def _once(rows: list[tuple[str, str, str]], i: int) -> tuple[str, str, str]:
-    """The row, its part named only where it begins."""
-    return rows[i] if i == 0 or rows[i - 1][0] != rows[i][0] else ("", *rows[i][1:])
+def _points_by_lesson() -> dict[str, tuple[float, float]]:
+    """Points earned and to be earned in exercises, by the lesson's part of their ids (``w1-2``)."""
+    entries = progress_store().load()["checks"]
+    sums: dict[str, tuple[float, float]] = {}
+    for record in all_exercises():
+        lesson = "-".join(record.id.split("-")[:2])
+        points = entries.get(record.id, {}).get("points", 0)
+        earned, total = sums.get(lesson, (0.0, 0.0))
+        sums[lesson] = (earned + (float(points) if _is_number(points) else 0.0), total + record.points)
+    return sums
+
+
+def _part_row(stop: _Stop) -> str:
+    style = "text-align:left;padding-top:0.8em"
+    return f'<tr><th scope="rowgroup" colspan="2" style="{style}">{escape(stop.part)}</th></tr>'
+
+
+def _stop_row(stop: _Stop) -> str:
+    cell = '<td style="text-align:left;padding-right:2em">'
+    return f"<tr>{cell}{_link(stop.path)}</td>{cell}{escape(stop.state)}</td></tr>"
+
+
+def _link(path: Path) -> str:
+    """A relative link, which JupyterLab opens in a tab of its own."""
+    target = os.path.relpath(path, Path.cwd()).replace(os.sep, "/")
+    return f'<a href="{escape(target, quote=True)}">{escape(_title(path))}</a>'
 
 
 def _title(path: Path) -> str:
