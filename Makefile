@@ -65,10 +65,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q --upgrade pip
 
-# torch first and by its exact pin: no resolver ever meets an unpinned torch.
+# torch first and by its exact pin: no resolver ever meets an unpinned torch. Its build comes from the chosen index,
+# what it needs from the ordinary one.
 $(VENV)/.torch-ready: $(BIN)/python
 	@echo "[2/4] installing $(TORCH) from $(TORCH_INDEX)"
-	$(PIP) install -c requirements.lock $(TORCH) --extra-index-url $(TORCH_INDEX)
+	$(PIP) install --no-deps --retries 1 $(TORCH) --extra-index-url $(TORCH_INDEX)
+	$(PIP) install -q -c requirements.lock $(TORCH)
 	@touch $@
 
 $(COURSE): $(VENV)/.torch-ready pyproject.toml requirements.lock
