@@ -121,19 +121,15 @@ def test_the_bill_falls_by_a_quarter_for_long_prompts_and_a_ninth_for_short_ones
     journey = Journey(model=model, workload=work)
     shape = AttentionShape(num_queries=prompt_tokens, head_size=128, num_heads=32 * 32, causal=True)
     tile = {"block_q": 128, "block_k": 64}
-    ways = (
-        (standard_flops(shape), standard_hbm_bytes(shape)),
-        (flash_flops(shape, **tile), flash_hbm_bytes(shape, **tile)),
-    )
-    plain, flash = (
-        journey.with_link(
-            "prefill_seconds",
-            lambda prefill_flops, flops_per_second, bytes_per_second, way=way: (
-                prefill_flops / flops_per_second + max(way[0] / flops_per_second, way[1] / bytes_per_second)
-            ),
-        )
-        for way in ways
-    )
+
+    def attend(flops, num_bytes):
+        def prefill_seconds(prefill_flops, flops_per_second, bytes_per_second):
+            return prefill_flops / flops_per_second + max(flops / flops_per_second, num_bytes / bytes_per_second)
+
+        return journey.with_link("prefill_seconds", prefill_seconds)
+
+    plain = attend(standard_flops(shape), standard_hbm_bytes(shape))
+    flash = attend(flash_flops(shape, **tile), flash_hbm_bytes(shape, **tile))
     assert flash.diff(plain).relative == pytest.approx(change, abs=0.005)  # printed in whole percent
 
 

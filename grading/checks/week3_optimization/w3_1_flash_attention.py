@@ -300,7 +300,7 @@ TIE = Exercise(
     points=2,
     unit="row",
     expected=break_even_rows,
-    cases=((12, 30, 8, 2), (200, 77, 80, 4), (4096, 1000, 128, 2)),
+    cases=((20, 30, 8, 2), (200, 77, 80, 4), (4096, 1000, 128, 2)),
     draw=_draw_tie,
     diagnoses=(
         Diagnosis(

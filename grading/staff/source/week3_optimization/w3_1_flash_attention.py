@@ -103,7 +103,7 @@ check("w3-1-merge", absorb)
 # takes the next queries. Shapes: Q, K, V, O are (4096, 128); a tile of scores is (rows, 64).
 #
 # **Predict:** how many query rows must a tile have for FlashAttention to move *as many* bytes as the plain algorithm?
-# You know three points: 32 rows move 1.95 times as much, 256 rows a quarter.
+# You know two points: 32 rows move 1.95 times as much, 256 rows a quarter.
 
 # %% role="predict" id="w3-1-rows" guess="100 33 250"
 predict("w3-1-rows", ..., low=..., high=..., unit="rows")
@@ -129,7 +129,8 @@ reveal("w3-1-rows", lambda: break_even_block_q(num_tokens, head_size))
 # %% [markdown]
 # ## Why, and a trap
 #
-# FlashAttention is as near to float64 as the plain way, and in fp16 nearer: it never rounds a probability to fp16.
+# The errors are distances from float64. FlashAttention is no approximation; in fp16 it is even the nearer of the two,
+# because it never rounds a probability to fp16. The tie is at 63.0 rows, just below a tile of 64.
 #
 # The plain way writes the $N\times N$ scores, reads them, writes the probabilities and reads those; Q, K, V and O move
 # once: $e\,(4N^2 + 4Nd)$ bytes, with $e$ bytes an element. FlashAttention moves no scores at all. But the chip forgets:
