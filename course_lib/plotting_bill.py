@@ -6,8 +6,10 @@ journeys and computes nothing of its own but places on the page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from course_lib.errors import TraceATensorError
 from course_lib.journey import Journey, Sensitivity
@@ -30,6 +32,7 @@ SIZE_NAMES = {
 }  # fmt: skip
 """Words for the names of fields."""
 
+_FEW = 12  # so few points are dots: nothing lies between them
 _REAL = ("arrival_requests_per_second",)
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 92.0, 20.0, 22.0, 54.0
 _GREY, _FAINT = "#555555", "#dddddd"
@@ -40,6 +43,7 @@ class Point:
     """The dollars of a month at one value of a size."""
 
     value: float
+    num_replicas: float
     continuous_usd: float
     billed_usd: float
     num_replicas_billed: int
@@ -59,8 +63,8 @@ def along(journey: Journey, name: str, values: Iterable[float]) -> tuple[Point, 
             continue
         points.append(
             Point(
-                value=value, continuous_usd=at["continuous_usd_per_month"], billed_usd=at["billed_usd_per_month"],
-                num_replicas_billed=at["num_replicas_billed"],
+                value=value, num_replicas=at["num_replicas"], continuous_usd=at["continuous_usd_per_month"],
+                billed_usd=at["billed_usd_per_month"], num_replicas_billed=at["num_replicas_billed"],
             )
         )  # fmt: skip
     return tuple(points)
@@ -73,7 +77,7 @@ def next_step(journey: Journey, name: str, points: Sequence[Point], value: float
 
     >>> values = (8192, 14336, 20480)
     >>> next_step(Journey(), "feed_forward_size", along(Journey(), "feed_forward_size", values), 14336)
-    18182.0
+    18190.0
     """
     ahead = [point for point in points if point.value > value]
     now = next((point for point in points if point.value == value), None)
@@ -100,17 +104,13 @@ def staircase(points: Sequence[Point], name: str, value: float, step: float | No
         value: the present one.
         step: where the invoice rises next, from :func:`next_step`.
     """
-    words = SIZE_NAMES.get(name, name)
-    height = 330.0
+    words, height = SIZE_NAMES.get(name, name), 330.0
     x = Scale(low=points[0].value, high=points[-1].value, start=_LEFT, end=_WIDTH - _RIGHT)
     top = max(max(p.billed_usd, p.continuous_usd) for p in points) * 1.08
     y = Scale(low=0, high=top, start=height - _BOTTOM, end=_TOP)
-    parts = _axes(x, y, words, height)
-    steps: list[tuple[float, float]] = []
-    for point in points:
-        if steps:
-            steps.append((x(point.value), steps[-1][1]))
-        steps.append((x(point.value), y(point.billed_usd)))
+    parts, steps = _axes(x, y, words, height), [(x(at), y(usd)) for at, usd in _stairs(points)]
+    if len(points) <= _FEW:
+        parts += [circle(x(p.value), y(usd), 3, fill=_GREY) for p in points for usd in (p.billed_usd, p.continuous_usd)]
     parts += [
         path([(x(p.value), y(p.continuous_usd)) for p in points], stroke=COLORS["compute"], thick=2),
         path(steps, stroke=COLORS["cost"], thick=3),
@@ -120,8 +120,11 @@ def staircase(points: Sequence[Point], name: str, value: float, step: float | No
         line(x(now.value), y(0), x(now.value), _TOP, stroke=COLORS["memory"], dash="5 4"),
         circle(x(now.value), y(now.billed_usd), 6, fill=COLORS["cost"]),
         circle(x(now.value), y(now.continuous_usd), 5, fill=COLORS["compute"]),
-        text(_LEFT + 10, _TOP + 8, "thick: the invoice (whole replicas and spares)", size=12),
-        text(_LEFT + 10, _TOP + 26, "thin: continuous dollars (what the load needs)", size=12, fill=COLORS["compute"]),
+        text(_WIDTH - _RIGHT - 6, y(0) - 30, "thick: the invoice (whole replicas and spares)", size=12, anchor="end"),
+        text(
+            _WIDTH - _RIGHT - 6, y(0) - 12, "thin: continuous dollars (what the load needs)", size=12, anchor="end",
+            fill=COLORS["compute"],
+        ),
     ]
     ahead = f"The next step stands at {step:,.6g}." if step else "No step lies ahead in this range."
     said = f"At {now.value:,.6g} the invoice is {format_usd(now.billed_usd)}"
@@ -205,6 +208,22 @@ def tornado(sensitivity: Sensitivity, count: int = 12) -> Figure:
     )  # fmt: skip
 
 
+def _stairs(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Corners of the invoice's steps: each stands where the real number of replicas passes a whole one."""
+    corners = [(points[0].value, points[0].billed_usd)]
+    for a, b in pairwise(points):
+        one = a.billed_usd / a.num_replicas_billed
+        rising = b.num_replicas_billed > a.num_replicas_billed
+        for count in range(abs(b.num_replicas_billed - a.num_replicas_billed) if len(points) > _FEW else 0):
+            whole = math.ceil(a.num_replicas) + count if rising else math.ceil(a.num_replicas) - 1 - count
+            share = (whole - a.num_replicas) / (b.num_replicas - a.num_replicas or 1.0)
+            at = a.value + min(1.0, max(0.0, share)) * (b.value - a.value)
+            usd = corners[-1][1]
+            corners += [(at, usd), (at, usd + one if rising else usd - one)]
+        corners += [(b.value, corners[-1][1]), (b.value, b.billed_usd)]
+    return corners
+
+
 def _axes(x: Scale, y: Scale, words: str, height: float) -> list[str]:
     parts = []
     for value in ticks(y.low, y.high):
@@ -217,10 +236,11 @@ def _axes(x: Scale, y: Scale, words: str, height: float) -> list[str]:
             line(x(value), height - _BOTTOM, x(value), height - _BOTTOM + 5, stroke=_GREY),
             text(x(value), height - _BOTTOM + 20, f"{value:,.6g}", anchor="middle", size=12),
         ]
-    parts.append(line(_LEFT, y(0), _WIDTH - _RIGHT, y(0), thick=1.5))
-    parts.append(text((_LEFT + _WIDTH) / 2, height - 12, words, anchor="middle", size=13))
-    parts.append(text(8, _TOP - 6, "USD / month", size=12, fill=_GREY))
-    return parts
+    return [
+        *parts, line(_LEFT, y(0), _WIDTH - _RIGHT, y(0), thick=1.5),
+        text((_LEFT + _WIDTH) / 2, height - 12, words, anchor="middle"),
+        text(8, _TOP - 6, "USD / month", size=12, fill=_GREY),
+    ]  # fmt: skip
 
 
 def _changed(journey: Journey, name: str, value: float) -> Journey:

@@ -158,18 +158,19 @@ def message_html(message: str) -> str:
 
 
 def bill_explorer(base: Journey | None = None, start: Journey | None = None) -> Any:
-    """Sliders beside the page; without ipywidgets the page alone.
+    """Sliders beside the page; without ipywidgets, or for a traced module that has no sizes to edit, the page alone.
 
     Args:
         base: what every setting is compared with; the flagship journey when None.
         start: the setting to begin with; the base when None.
     """
     base = base or Journey()
-    if importlib.util.find_spec("ipywidgets") is None:
-        return journey_view(start or base, base)
+    start = start or base
+    if importlib.util.find_spec("ipywidgets") is None or not isinstance(start.model, ModelShape):
+        return journey_view(start, base)
     from course_lib.widgets_journey_controls import Explorer
 
-    return Explorer(base, start or base).box
+    return Explorer(base, start).box
 
 
 def _chart(journey: Journey, base: Journey, chart: str, size: str) -> tuple[Figure, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from course_lib.cost import prices
+from course_lib.cost import Tariff, prices
 from course_lib.errors import TraceATensorError
 from course_lib.journey import Journey
 from course_lib.plotting_bill import SIZE_NAMES
@@ -22,6 +22,7 @@ _AXES = (
     "num_kv_heads", "feed_forward_size", "num_layers", "model_size", "arrival_requests_per_second", "output_tokens",
 )  # fmt: skip
 _FORMATS = ("bf16", "fp8", "int8", "int4-g64", "int4-g128", "mxfp4", "nf4")
+_CACHE_FORMATS = ("bf16", "fp8", "int8")
 _WORDS = {"style": {"description_width": "10.5em"}, "layout": {"width": "25em"}}
 
 
@@ -34,13 +35,13 @@ class Explorer:
     """
 
     def __init__(self, base: Journey, start: Journey) -> None:
-        self.base, self.journey = base, start
+        self.base, self.journey, self.own = base, start, start.model
         self.predicted: float | None = None
         self._quiet = False
         self.controls = _controls(start)
         self.strip, self.invoice, self.chart = (widgets.HTML() for _ in range(3))
         self.ask = widgets.Label()
-        self.guess = widgets.FloatText(description="your number", **_WORDS)
+        self.guess = widgets.Text(description="your number", placeholder="such as 12", **_WORDS)
         self.commit = widgets.Button(description="Commit and show", button_style="primary")
         self.rebase = widgets.Button(description="Make this the base")
         self.box = self._layout()
@@ -54,7 +55,7 @@ class Explorer:
         """Read the controls, ask the library, show the page; what cannot be served is said in place."""
         value = {name: control.value for name, control in self.controls.items()}
         try:
-            self.journey = _journey(value, self.base)
+            self.journey = _journey(value, self.base, self._shape(value["model"]))
             page = journey_view(
                 self.journey, self.base, chart=value["chart"], size=value["axis"], predicted=self.predicted,
                 predict_first=True,
@@ -75,14 +76,18 @@ class Explorer:
         self._quiet = True
         try:
             if name == "model":
-                self._take_model(model_shape(self.controls["model"].value))
+                self._take_model(self._shape(self.controls["model"].value))
             elif name == "device":
-                _offer_prices(self.controls["price"], self.controls["device"].value)
+                _offer_prices(self.controls["price"], self.controls["device"].value, self.base.inputs["tariff"])
             elif name == "snap":
                 self._snap()
         finally:
             self._quiet = False
         self.refresh()
+
+    def _shape(self, name: str) -> ModelShape:
+        """A catalogue model, or the reader's own."""
+        return model_shape(name) if name in model_shapes() else self.own
 
     def _take_model(self, shape: ModelShape) -> None:
         for name in _SHAPES:
@@ -102,7 +107,11 @@ class Explorer:
             control.value = min(-(-control.value // step) * step, control.max // step * step)
 
     def _committed(self) -> None:
-        self.predicted = float(self.guess.value)
+        try:
+            self.predicted = float(self.guess.value.replace(",", ""))
+        except ValueError:
+            self.ask.value = "Write a number first, such as 12. A wrong one costs nothing."
+            return
         self.refresh()
 
     def _rebased(self) -> None:
@@ -128,9 +137,8 @@ class Explorer:
         return box
 
 
-def _journey(value: dict[str, Any], base: Journey) -> Journey:
+def _journey(value: dict[str, Any], base: Journey, shape: ModelShape) -> Journey:
     """The journey of the controls; what has no control is the base's."""
-    shape = model_shape(value["model"])
     edits = {name: value[name] for name in _SHAPES if value[name] != getattr(shape, name)}
     return base.with_changes(
         model=shape.with_changes(**edits) if edits else shape, device=value["device"], tariff=value["price"],
@@ -146,27 +154,35 @@ def _controls(start: Journey) -> dict[str, Any]:
     size = {name: getattr(shape, name) for name in _SHAPES}
     promise = start.slo.tpot_seconds
     made: dict[str, Any] = {
-        "model": widgets.Dropdown(options=model_shapes(), value=shape.name, description="model", **_WORDS),
+        "model": widgets.Dropdown(
+            options=sorted({*model_shapes(), shape.name}), value=shape.name, description="model", **_WORDS
+        ),
         "snap": widgets.ToggleButtons(options=_SNAPS, value=64, description="snap sizes to", **_narrow()),
         "num_kv_heads": widgets.SelectionSlider(
             options=_divisors(shape.num_heads), value=size["num_kv_heads"], description=SIZE_NAMES["num_kv_heads"],
             **_WORDS,
         ),
         "weight_dtype": widgets.Dropdown(
-            options=_FORMATS, value=start.weight_dtype, description="weight format", **_WORDS
+            options=_with(_FORMATS, start.weight_dtype), value=start.weight_dtype, description="weight format",
+            **_WORDS,
         ),
         "kv_dtype": widgets.Dropdown(
-            options=("bf16", "fp8", "int8"), value=start.kv_dtype, description="KV cache format", **_WORDS
+            options=_with(_CACHE_FORMATS, start.kv_dtype), value=start.kv_dtype, description="KV cache format",
+            **_WORDS,
         ),
         "rate": _slider("requests per second", workload.arrival_requests_per_second, 0.5, 300, 0.5),
         "prompt": _slider("prompt tokens", round(start["prompt_tokens"]), 50, 8000, 50, kind=widgets.IntSlider),
         "output": _slider("output tokens", round(start["output_tokens"]), 10, 4000, 10, kind=widgets.IntSlider),
         "prefix": _slider("prefix hits (share)", workload.prefix_hit_fraction, 0, 0.95, 0.05),
         "tpot": _slider("ms between tokens", 1000 * (promise or 0), 0, 200, 1),
-        "device": widgets.Dropdown(options=_priced_devices(), value=start.machine.name, description="device", **_WORDS),
+        "device": widgets.Dropdown(
+            options=sorted({*_priced_devices(), start.machine.name}), value=start.machine.name, description="device",
+            **_WORDS,
+        ),
         "price": widgets.Dropdown(description="price", **_WORDS),
         "degree": widgets.Dropdown(
-            options=[1, 2, 4, 8, "auto"], value=start.tensor_parallel, description="devices a replica", **_WORDS
+            options=_with((1, 2, 4, 8, "auto"), start.tensor_parallel), value=start.tensor_parallel,
+            description="devices a replica", **_WORDS,
         ),
         "chart": widgets.ToggleButtons(options=CHARTS, value="staircase", description="chart", **_narrow()),
         "axis": widgets.Dropdown(
@@ -179,18 +195,22 @@ def _controls(start: Journey) -> dict[str, Any]:
     made["vocab_size"] = widgets.BoundedIntText(
         value=size["vocab_size"], min=1, max=2_000_000, step=64, description=SIZE_NAMES["vocab_size"], **_WORDS
     )
-    _offer_prices(made["price"], start.machine.name)
+    _offer_prices(made["price"], start.machine.name, start.inputs["tariff"])
     return made
 
 
 def _slider(words: str, value: float, least: float, most: float, step: float, *, kind: Any = None) -> Any:
     kind = kind or widgets.FloatSlider
-    readout = {} if kind is widgets.IntSlider else {"readout_format": ".4g"}
+    readout = {} if kind is widgets.IntSlider else {"readout_format": ".0f" if step >= 1 else ".2f"}
     return kind(value=value, min=least, max=max(most, value), step=step, description=words, **readout, **_WORDS)
 
 
 def _narrow() -> dict[str, Any]:
     return {"style": {"description_width": "10.5em", "button_width": "auto"}}
+
+
+def _with(offered: tuple[Any, ...], given: Any) -> list[Any]:
+    return list(dict.fromkeys((*offered, given)))
 
 
 def _divisors(num_heads: int) -> list[int]:
@@ -203,8 +223,10 @@ def _priced_devices() -> list[str]:
     return [name for name in devices() if any(tariff.device == name for tariff in prices())]
 
 
-def _offer_prices(menu: Any, device: str) -> None:
-    """The recorded prices of a device, the default first."""
+def _offer_prices(menu: Any, device: str, given: Tariff) -> None:
+    """The recorded prices of a device, the default first; the price given by the caller where it is for this device."""
     own = [tariff for tariff in prices() if tariff.device == device]
-    menu.options = [(f"${t.usd_per_hour:.2f}/h {t.provider} {t.pricing} ({t.date})", t) for t in own]
-    menu.index = 0
+    if given.device in ("", device) and given not in own:
+        own.append(given)
+    menu.options = [(f"${t.usd_per_hour:.2f}/h {t.provider or 'yours'} {t.pricing} {t.date}".strip(), t) for t in own]
+    menu.index = own.index(given) if given in own else 0

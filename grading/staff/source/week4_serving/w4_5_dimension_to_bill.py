@@ -5,8 +5,7 @@
 # feed-forward matrices from 14,336 columns to 16,384: the invoice stays at **\$17,228.00** and does not move by a
 # cent. The other changes a single number of the configuration from 8 to 32: the invoice becomes **\$36,609.50**.
 # The same parameters. Where did \$19,381.50 a month come from?
-
-# %% [markdown]
+#
 # Everything that you have traced so far is a link of one chain:
 #
 # > shape → parameters, FLOPs and KV bytes of a token → what fits in memory → time of a step → batch →
@@ -17,6 +16,8 @@
 
 # %% role="setup"
 import math
+
+from IPython.display import display
 
 from course_lib.journey import Journey
 from course_lib.lesson import check, predict, reveal
@@ -43,13 +44,11 @@ short_promise_ms = 10
 #
 # The model serves 60 requests a second, 1,500 tokens in and 300 out, with 50 ms or less promised between tokens.
 # An invoice counts whole replicas, so it hides small changes. Predict the **continuous** dollars, as if a fraction of
-# a replica could be rented: by how many percent does each edit move them? First the 2,048 extra columns.
+# a replica could be rented: by how many percent does each edit move them? First the 2,048 extra columns; in the
+# second cell the key/value heads, 8 to 32, which add the same ten percent of parameters.
 
 # %% role="predict" id="w4-5-wide-layer" guess="10 3 20"
 predict("w4-5-wide-layer", ..., low=..., high=..., unit="% of continuous dollars")
-
-# %% [markdown]
-# Now the key/value heads, 8 to 32. The parameters grow by the same ten percent.
 
 # %% role="predict" id="w4-5-kv-heads" guess="40 10 120"
 predict("w4-5-kv-heads", ..., low=..., high=..., unit="% of continuous dollars")
@@ -246,7 +245,8 @@ print("Shapley:", ", ".join(f"{name} {usd:+,.0f}" for name, usd in journey.diff(
 what_moved_it(journey, base)[0]
 
 # %% [markdown]
-# The sum is the same, the shares are not: INT4 saved \$70 or \$15,872, as you like to tell it. The Shapley value takes
+# Together they cost \$1,295, less than a replica's rounding: the invoice does not move at all. The sum is the same in
+# both orders, the shares are not: INT4 saved \$70 or \$15,872, as you like to tell it. The Shapley value takes
 # the mean over all orders: no order is favoured, what changes nothing gets nothing, and the shares add up to the cent.
 # It is a convention, and a fair one; it is no cause that you could measure on its own.
 #
@@ -280,6 +280,9 @@ check("w4-5-relief", best_relief)
 # ## Exercises 4 and 5: the staircase
 #
 # Nobody rents 6.07 replicas. First the invoice: whole replicas, `spares` on top, each of so many `devices`.
+#
+# Then turn it around. Traffic of `rate` requests a second arrives; one replica could serve `replica_rate` and is run at
+# the share `headroom` of that. Up to which rate does the invoice stay as it is? The request beyond it buys a replica.
 
 # %% role="exercise" grade_id="w4-5-invoice" points=1
 def invoice(replicas, spares, devices, usd_per_hour, hours):
@@ -290,10 +293,6 @@ def invoice(replicas, spares, devices, usd_per_hour, hours):
 
 # %% role="check"
 check("w4-5-invoice", invoice)
-
-# %% [markdown]
-# Now turn it around. Traffic of `rate` requests a second arrives; one replica could serve `replica_rate` and is run at
-# the share `headroom` of that. Up to which rate does the invoice stay as it is? The request beyond it buys a replica.
 
 # %% role="exercise" grade_id="w4-5-free-rate" points=2
 def last_free_rate(rate, replica_rate, headroom):
@@ -306,24 +305,23 @@ def last_free_rate(rate, replica_rate, headroom):
 # %% role="check"
 check("w4-5-free-rate", last_free_rate)
 
-# %%
-points = along(base, "arrival_requests_per_second", sweep_values(base, "arrival_requests_per_second"))
-step = next_step(base, "arrival_requests_per_second", points, requests_per_second)
-one = base["headroom"] * base["requests_per_second"]
-whole = math.ceil(requests_per_second / one)
-print(f"{whole} replicas serve {whole * one:.2f} requests/s; "
-      f"the next request costs {base.bill.rows[0].contracted_unit_price * base['hours']:,.2f} USD a month")
-staircase(points, "arrival_requests_per_second", requests_per_second, step)
-
 # %% [markdown]
 # ## The whole chain under your fingers
 #
-# Every slider is a link you have walked. Below the invoice you are asked for a number first; the chart comes when you
+# First the staircase of your last exercise, drawn for the base: a flat step is traffic for free. Then the page. Every
+# slider is a link you have walked. Below the invoice you are asked for a number first; the chart comes when you
 # commit one. Try: find the widest feed-forward layer that is free; serve the same model with 1 key/value head; set the
 # promise to 12 ms and choose between INT4 and an FP8 cache; make a 70B model fit (the message tells how).
 # `heads` is the second engineer's edit, `base` what it is compared with.
 
 # %%
+name = "arrival_requests_per_second"
+points = along(base, name, sweep_values(base, name))
+one = base["headroom"] * base["requests_per_second"]
+whole = math.ceil(requests_per_second / one)
+print(f"{whole} replicas serve {whole * one:.2f} requests/s; the next request costs "
+      f"{base.bill.rows[0].contracted_unit_price * base['hours']:,.2f} USD a month")
+display(staircase(points, name, requests_per_second, next_step(base, name, points, requests_per_second)))
 bill_explorer(base, start=heads)
 
 # %% [markdown]
