@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.errors import TraceATensorError
-from grading.cells import ASSIGNMENTS, GRADING, ROOT, SOURCES, Lesson, lessons, read_lesson
+from grading.cells import ASSIGNMENTS, GRADING, ROOT, SOURCES, STARTERS, Lesson, lessons, read_lesson
 from grading.nbgrader_run import release, write_sources
 from grading.notebooks import checked, leaked_solutions, leaks, plain_notebook, to_text
 
@@ -43,10 +43,11 @@ def _assignment(course: Path, assignment: str, found: tuple[Lesson, ...], root: 
         name = f"{assignment}/{lesson.name}.ipynb"
         notebook = nbformat.read(released / f"{lesson.name}.ipynb", as_version=4)
         files[name] = to_text(checked(notebook, name))
+    starters = sorted((STARTERS / assignment).glob("*"))
+    files |= {f"{assignment}/{path.name}": path.read_text(encoding="utf-8") for path in starters}
     readme = root / assignment / "README.md"
-    if readme.exists():
-        files[f"{assignment}/README.md"] = with_lesson_list(readme.read_text(encoding="utf-8"), found)
-    return files
+    text = files.get(f"{assignment}/README.md") or (readme.read_text(encoding="utf-8") if readme.exists() else "")
+    return files | ({f"{assignment}/README.md": with_lesson_list(text, found)} if text else {})
 
 
 def with_lesson_list(readme: str, found: tuple[Lesson, ...]) -> str:

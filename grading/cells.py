@@ -14,6 +14,7 @@ from course_lib.errors import InvalidInputError
 GRADING = Path(__file__).resolve().parent
 ROOT = GRADING.parent
 SOURCES = GRADING / "staff" / "source"
+STARTERS = GRADING / "staff" / "starter"
 ASSIGNMENTS = ("week1_backprop", "week2_hardware", "week3_optimization", "week4_serving", "capstone")
 
 CODE_ROLES = ("setup", "shapes", "lesson", "predict", "reveal", "measure", "train", "exercise", "check")
@@ -22,9 +23,10 @@ GRADED_ROLES = ("setup", "shapes", "predict", "reveal", "exercise", "check")
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 STUB = "...  # your code here"
+TEXT_STUB = "*Your answer here.*"
 _ALLOWED = {
     "exercise": {"grade_id", "points"},
-    "check": {"grade_id"},
+    "check": {"grade_id", "points"},
     "predict": {"id", "guess"},
     "reveal": {"id", "points"},
     "markdown": {"grade_id", "points"},
@@ -51,11 +53,12 @@ class Cell:
     @property
     def learner_text(self) -> str:
         """As the learner first sees it: each solution region replaced by the stub."""
+        stub = STUB if self.is_code else TEXT_STUB
         lines, inside = [], False
         for line in self.text.split("\n"):
             if BEGIN in line:
                 inside = True
-                lines.append(re.match(r"\s*", line)[0] + STUB)  # type: ignore[index]
+                lines.append(re.match(r"\s*", line)[0] + stub)  # type: ignore[index]
             elif END in line:
                 inside = False
             elif not inside:
@@ -91,6 +94,11 @@ class Lesson:
     @property
     def title(self) -> str:
         return self.cells[0].text.split("\n", 1)[0].lstrip("# ").strip()
+
+    @property
+    def points(self) -> dict[str, float]:
+        """Of each exercise, and of each check that has no exercise cell because a file is handed in."""
+        return {cell.key: cell.points for cell in self.of_role("exercise", "check") if cell.points}
 
     def exercise_cells(self, key: str) -> tuple[Cell, Cell]:
         """The exercise and the check cell of one grade id."""
@@ -152,8 +160,11 @@ def _check_cell(where: str, cell: Cell) -> None:
                 given=f"{regions[0]} begin, {regions[1]} end",
                 next_step="Keep the signature, the docstring or 'name = (' outside the region, or learners lose them.",
             )
+    elif cell.role == "markdown" and cell.key:
+        if regions != (1, 1) or not cell.points:
+            raise InvalidInputError(f"{where}: an answer in words needs points and one solution region")
     elif any(regions):
-        raise InvalidInputError(f"{where}: only exercise cells have a solution region")
+        raise InvalidInputError(f"{where}: only exercise cells and answers in words have a solution region")
     if cell.role == "predict" and len(_PLACEHOLDER.findall(cell.text)) != len(cell.guess.split()):
         raise InvalidInputError(f"{where}: as many guesses as there are ...", given=f"guess={cell.guess!r}")
     if cell.role in {"exercise", "predict"}:
@@ -177,7 +188,9 @@ def _check_lesson(path: Path, cells: list[Cell]) -> None:
         keys = [cell.key for cell in cells if cell.role == role]
         if len(set(keys)) != len(keys) or "" in keys:
             raise InvalidInputError(f"{path.name}: each {role} cell has an id of its own", given=", ".join(keys))
-    exercises, checks = ({cell.key for cell in cells if cell.role == role} for role in ("exercise", "check"))
+    exercises = {cell.key for cell in cells if cell.role == "exercise"}
+    # A check with points of its own marks files that are handed in beside the notebook; it has no exercise cell.
+    checks = {cell.key for cell in cells if cell.role == "check" and not cell.points}
     if exercises != checks:
         lone = ", ".join(sorted(exercises ^ checks))
         raise InvalidInputError(f"{path.name}: each exercise has its check", given=lone)

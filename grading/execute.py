@@ -13,12 +13,14 @@ import io
 import json
 import os
 import resource
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grading.cells import Lesson, read_lesson
+from grading.cells import GRADING, Lesson, read_lesson
 from grading.notebooks import solved
 from grading.proofs import PROOFS, load
 from grading.running import run_cells
@@ -32,11 +34,12 @@ def run_solved(lesson: Lesson) -> dict[str, Any]:
     from nbclient.exceptions import CellExecutionError
 
     notebook, errors = solved(lesson), []
-    client = NotebookClient(notebook, timeout=TIMEOUT_SECONDS, resources={"metadata": {"path": str(lesson.folder)}})
-    try:
-        client.execute()
-    except CellExecutionError as error:
-        errors.append(str(error)[-2000:])
+    with solved_folder(lesson) as folder:
+        client = NotebookClient(notebook, timeout=TIMEOUT_SECONDS, resources={"metadata": {"path": str(folder)}})
+        try:
+            client.execute()
+        except CellExecutionError as error:
+            errors.append(str(error)[-2000:])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     outputs = [(cell.id, output) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     return {
@@ -47,6 +50,20 @@ def run_solved(lesson: Lesson) -> dict[str, Any]:
         "cpu_seconds": used.ru_utime + used.ru_stime,
         "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     }
+
+
+@contextlib.contextmanager
+def solved_folder(lesson: Lesson) -> Iterator[Path]:
+    """Where a solved notebook runs: its own folder, or a copy of it with the files of an excellent hand-in."""
+    excellent = GRADING / "staff" / "submissions" / lesson.assignment / "excellent"
+    if not excellent.is_dir():
+        yield lesson.folder
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / lesson.assignment
+        shutil.copytree(lesson.folder, folder)
+        shutil.copytree(excellent, folder, dirs_exist_ok=True)
+        yield folder
 
 
 def run_variants(lesson: Lesson) -> dict[str, Any]:
@@ -68,7 +85,7 @@ def run_all(lesson: Lesson, texts: dict[int, str]) -> dict[str, Any]:
     space: dict[str, Any] = {"__name__": "__main__"}
     words: dict[str, str] = {}
     printed = io.StringIO()
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory() as home, contextlib.chdir(lesson.folder):
         os.environ["TRACE_A_TENSOR_HOME"] = home
         for cell in (cell for cell in lesson.cells if cell.is_code):
             with contextlib.redirect_stdout(printed):

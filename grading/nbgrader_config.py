@@ -27,6 +27,9 @@ c.CourseDirectory.root = str(here / "work")
 c.IncludeHeaderFooter.header = ""
 # The stub raises nothing, so that an untouched notebook runs from start to end.
 c.ClearSolutions.code_stub = {"python": "...  # your code here"}
+c.ClearSolutions.text_stub = "*Your answer here.*"
+# Handed in beside the notebook: the learner's version is graded, every other file is the course's own.
+c.Autograde.exclude_overwriting = {"capstone": ["model.py", "memo.md"]}
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",
     "nbgrader.preprocessors.DeduplicateIds",

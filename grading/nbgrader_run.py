@@ -9,15 +9,16 @@ import contextlib
 import csv
 import io
 import logging
+import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from course_lib.errors import InvalidInputError
-from grading.cells import GRADING, Lesson, lessons
+from grading.cells import GRADING, STARTERS, Lesson, cell_id, lessons
 from grading.notebooks import nbgrader_source, to_text
 
 
@@ -35,11 +36,13 @@ def configuration(course: Path, *, database: bool = True) -> Any:
 
 
 def write_sources(course: Path, assignment: str, found: tuple[Lesson, ...] | None = None) -> None:
-    """``course/source/<assignment>/*.ipynb``, the instructor's notebooks."""
+    """``course/source/<assignment>``: the instructor's notebooks, and the files that learners start from."""
     folder = course / "source" / assignment
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in lessons(assignment) if found is None else found:
         (folder / f"{lesson.name}.ipynb").write_text(to_text(nbgrader_source(lesson)), encoding="utf-8")
+    if (STARTERS / assignment).is_dir():
+        shutil.copytree(STARTERS / assignment, folder, dirs_exist_ok=True)
 
 
 def release(course: Path, assignment: str, *, database: bool = True) -> Path:
@@ -86,16 +89,24 @@ def marks(course: Path, assignment: str, student: str) -> dict[str, float]:
         return {grade.name: float(grade.score) for notebook in submission.notebooks for grade in notebook.grades}
 
 
-def submit(course: Path, assignment: str, student: str, solved_ids: set[str], predicted: bool = True) -> None:
+def submit(
+    course: Path, assignment: str, student: str, solved_ids: set[str], predicted: bool = True,
+    files: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """Write a submission from the released notebooks, as a learner would: answers typed into their cells.
 
-    ``solved_ids`` names the exercises solved; ``predicted`` says whether predictions were committed.
+    ``solved_ids`` names the exercises and the answers in words that are given; ``predicted`` says whether
+    predictions were committed; ``files`` replaces released files, name to text.
     """
     folder = course / "submitted" / student / assignment
-    folder.mkdir(parents=True)
+    shutil.copytree(course / "release" / assignment, folder, ignore=shutil.ignore_patterns("*.ipynb"))
+    for name, text in (files or {}).items():
+        (folder / name).write_text(text, encoding="utf-8")
     for lesson in lessons(assignment):
         notebook = nbformat.read(course / "release" / assignment / f"{lesson.name}.ipynb", as_version=4)
         answers = {f"{c.key}-exercise": c.solved_text for c in lesson.of_role("exercise") if c.key in solved_ids}
+        words = [c for c in lesson.of_role("markdown") if c.key in solved_ids]
+        answers |= {cell_id(lesson, c): c.solved_text for c in words}
         if predicted:
             answers |= {f"{c.key}-predict": c.solved_text for c in lesson.of_role("predict")}
         for cell in notebook.cells:

@@ -21,14 +21,12 @@ FORBIDDEN = (BEGIN, END, "BEGIN HIDDEN TESTS", "END HIDDEN TESTS", "BEGIN MARK S
 
 def nbgrader_source(lesson: Lesson) -> NotebookNode:
     """The instructor's version: solution regions and nbgrader metadata, ready for generate_assignment."""
-    points = {cell.key: cell.points for cell in lesson.of_role("exercise")}
-    return _notebook(lesson, lambda cell: cell.text, points)
+    return _notebook(lesson, lambda cell: cell.text, lesson.points)
 
 
 def solved(lesson: Lesson) -> NotebookNode:
     """Every exercise solved and every prediction committed, as a perfect submission would be."""
-    points = {cell.key: cell.points for cell in lesson.of_role("exercise")}
-    return _notebook(lesson, lambda cell: cell.solved_text, points)
+    return _notebook(lesson, lambda cell: cell.solved_text, lesson.points)
 
 
 def plain_notebook(lesson: Lesson) -> NotebookNode:
@@ -49,7 +47,7 @@ def _notebook(lesson: Lesson, text: Callable[[Cell], str], points: dict[str, flo
 
 def _metadata(cell: Cell, points: dict[str, float]) -> dict[str, Any]:
     if not cell.is_code:
-        return {}
+        return {"nbgrader": _nbgrader(cell.key, by_hand=True, points=cell.points)} if cell.key else {}
     metadata: dict[str, Any] = {"trace_a_tensor": {"role": cell.role}}
     if cell.role == "shapes":
         metadata["tags"] = ["parameters"]
@@ -64,10 +62,14 @@ def _metadata(cell: Cell, points: dict[str, float]) -> dict[str, Any]:
     return metadata
 
 
-def _nbgrader(grade_id: str, *, solution: bool = False, points: float | None = None) -> dict[str, Any]:
+def _nbgrader(
+    grade_id: str, *, solution: bool = False, by_hand: bool = False, points: float | None = None
+) -> dict[str, Any]:
+    """An answer in code, a locked check, or an answer in words that a person marks."""
+    open_to_learner = solution or by_hand
     metadata: dict[str, Any] = {
-        "grade": not solution, "grade_id": grade_id, "locked": not solution, "schema_version": 3, "solution": solution,
-        "task": False,
+        "grade": not solution, "grade_id": grade_id, "locked": not open_to_learner, "schema_version": 3,
+        "solution": open_to_learner, "task": False,
     }  # fmt: skip
     return metadata if points is None else metadata | {"points": points}
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from course_lib.cost import price
 from course_lib.errors import DoesNotFitError, InvalidInputError
 from course_lib.hardware import device
-from course_lib.serving import LogNormal, ModelShape, RequestTrace, Workload, model_shape
+from course_lib.serving import ModelShape, RequestTrace, model_shape
 from course_lib.tensor.dtypes import dtype_bytes
 
 BLOCK_TOKENS = 16
@@ -124,14 +127,30 @@ class Traffic:
             raise InvalidInputError("length_sigma lies in 0..1 and demand is above zero", given=self)
 
     def requests(self, seed: int) -> RequestTrace:
-        """One draw of the requests; the recordings used five seeds of their own."""
-        rate = self.arrival_requests_per_second
-        lengths = [LogNormal(tokens, self.length_sigma) for tokens in (self.prompt_tokens, self.output_tokens)]
-        workload = Workload(
-            arrival_requests_per_second=rate or 1.0, prompt_tokens=lengths[0], output_tokens=lengths[1],
-            num_requests=self.num_requests, arrivals="batch" if rate is None else "poisson",
-        )  # fmt: skip
-        return workload.requests(np.random.default_rng(seed))
+        """One draw of the requests; the recordings used five seeds of their own.
+
+        Two draws hold the same lengths in another order: the ``num_requests`` mid-quantiles of each law. What is left
+        to chance is who meets whom and when, so that the noise is the scheduler's.
+        """
+        rng, rate, num = np.random.default_rng(seed), self.arrival_requests_per_second, self.num_requests
+        arrival = np.zeros(num) if rate is None else np.cumsum(rng.exponential(1.0 / rate, size=num))
+        prompt, output = (
+            rng.permutation(quantile_lengths(tokens, self.length_sigma, num))
+            for tokens in (self.prompt_tokens, self.output_tokens)
+        )
+        return RequestTrace(arrival, prompt, output, np.zeros(num, dtype=np.int64))
+
+
+@cache
+def quantile_lengths(mean_tokens: int, sigma: float, num: int) -> NDArray[np.int64]:
+    """``exp(mu + sigma z)`` at the mid-quantiles of the normal law, ``mu = ln(mean) - sigma**2 / 2``, in whole tokens.
+
+    >>> quantile_lengths(100, 0.5, 4).tolist()       # z = -1.15, -0.32, 0.32, 1.15; mu = 4.48
+    [50, 75, 103, 157]
+    """
+    mu, normal = math.log(mean_tokens) - sigma**2 / 2, NormalDist()
+    z = np.array([normal.inv_cdf((i + 0.5) / num) for i in range(num)])
+    return np.maximum(1, np.rint(np.exp(mu + sigma * z))).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
