@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from course_lib.errors import DoesNotFitError
 from course_lib.hardware import Device, Roofline, roofline
 from course_lib.optimization import (
     AttentionShape,
     break_even_block_q,
     flash_flops,
     flash_hbm_bytes,
+    largest_block_q,
     standard_flops,
     standard_hbm_bytes,
     tile_bytes,
@@ -51,7 +53,8 @@ def traffic_figure(
     with canvas(
         alt=f"Bytes moved against query rows a tile, both axes logarithmic. The flash line falls from "
         f"{format_bytes(moved[0])} at {rows[0]} rows to {format_bytes(moved[-1])} at {rows[-1]}; the standard "
-        f"algorithm is a level line at {format_bytes(standard)}. They cross at {tie:.1f} rows.",
+        f"algorithm is a level line at {format_bytes(standard)}. They cross at {tie:.1f} rows. "
+        + ("All these tiles fit." if all(fits) else "The tallest tiles are shaded: they do not fit the on-chip memory."),
         caption=f"{shape.num_queries:,} queries and {shape.num_keys:,} keys of size {shape.head_size}, {itemsize} "
         "bytes an element. Lines: closed form. Points: counted on the machine.",
         xlabel="query rows a tile [row]", ylabel="traffic of outer memory [MB]", height=3.8,
@@ -69,8 +72,9 @@ def traffic_figure(
             here = flash_hbm_bytes(shape, block_q=block_q, block_k=block_k, itemsize=itemsize) / MB
             axes.plot([block_q], [here], MARKERS["miss"], color=COLORS["miss"], markersize=9, label="your tile")
         if not all(fits):
-            first = rows[fits.index(False)]
-            axes.axvspan(first, rows[-1], color=COLORS["assumed"], alpha=0.25, hatch="//", label="does not fit")
+            first = _first_unfit(sram_bytes or 0, block_k, shape.head_size, itemsize)
+            label = f"no room from {first} rows on"
+            axes.axvspan(max(first, rows[0]), rows[-1], color=COLORS["assumed"], alpha=0.25, label=label)
         axes.set_xticks(_ROWS, [str(row) for row in _ROWS])
         axes.legend(loc="lower left", fontsize=9)
         return finish()
@@ -79,6 +83,13 @@ def traffic_figure(
 def _fits(block_q: int, block_k: int, head_size: int, itemsize: int, sram_bytes: int | None) -> bool:
     needed = tile_bytes(block_q=block_q, block_k=block_k, head_size=head_size, itemsize=itemsize).total
     return sram_bytes is None or needed <= sram_bytes
+
+
+def _first_unfit(sram_bytes: int, block_k: int, head_size: int, itemsize: int) -> int:
+    try:
+        return 1 + largest_block_q(sram_bytes, head_size=head_size, block_k=block_k, itemsize=itemsize)
+    except DoesNotFitError:  # not even one row
+        return 1
 
 
 def _traffic_table(

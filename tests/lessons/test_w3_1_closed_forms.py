@@ -87,6 +87,14 @@ def test_the_traffic_figure_says_in_words_and_rows_what_it_draws():
     assert "100" in rows
     assert "63.0 rows" in figure.alt
     assert "138 MB" in figure.alt
+    assert "do not fit" in figure.alt
+
+
+def test_the_traffic_figure_bears_memories_that_hold_everything_or_nothing():
+    tiny, huge = (traffic_figure(SHAPE, block_k=64, sram_bytes=size) for size in (1_000, 10**9))
+    assert {row[-1] for row in tiny.table[1:]} == {"no"}
+    assert {row[-1] for row in huge.table[1:]} == {"yes"}
+    assert "All these tiles fit" in huge.alt
 
 
 def test_times_are_rooflines_and_a_laptop_gains_nothing():
