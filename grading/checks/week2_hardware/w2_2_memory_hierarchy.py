@@ -96,6 +96,12 @@ def _slip(name, hint):
     return Diagnosis(name=name, wrong=lambda a, w, n, b: _misread(a, w, n, b, slip=name), hint=hint)
 
 
+def _is_fifo(got, addresses, is_write, num_lines, line_bytes):
+    """The misses of a first-in-first-out cache, whether or not its dirty lines are written back yet."""
+    misses, written = _misread(addresses, is_write, num_lines, line_bytes, slip="first-in-first-out")
+    return tuple(got) in ((misses, written), (misses, 0))
+
+
 def _draw_lru(rng):
     size = int(rng.integers(60, 160))
     addresses = rng.integers(0, 9, size) * 64 + rng.integers(0, 64, size)
@@ -160,10 +166,17 @@ EXERCISES = (
         ),
         draw=_draw_lru,
         diagnoses=(
-            _slip(
-                "first-in-first-out",
-                "Your cache evicts the line that came in first. LRU stands for least recently used: what does a hit "
-                "change?",
+            Diagnosis(
+                name="first-in-first-out",
+                predicate=lambda got, expected, a, w, n, b: _is_fifo(got, a, w, n, b),
+                hint="Your cache evicts the line that came in first. LRU stands for least recently used: what does a "
+                "hit change?",
+            ),
+            Diagnosis(
+                name="nothing-written-back",
+                wrong=lambda a, w, n, b: (lru_cache(a, w, n, b)[0], 0),
+                hint="The misses are right and no line is ever written back. A line that was written differs from "
+                "memory: what must happen when it is evicted?",
             ),
             _slip(
                 "most-recent-evicted",

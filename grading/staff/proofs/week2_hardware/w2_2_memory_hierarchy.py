@@ -228,6 +228,8 @@ PROOFS = (
         styles={"ordered dict": lru_by_ordered_dict, "time stamps, array": lru_by_time_stamps},
         mutants=(
             Mutant(name="first-in-first-out", answer=fifo),
+            Mutant(name="first-in-first-out", label="reads only", answer=lambda a, w, n, b: (fifo(a, w, n, b)[0], 0)),
+            Mutant(name="nothing-written-back", answer=lambda a, w, n, b: (_ordered(a, w, n, b)[0], 0)),
             Mutant(name="most-recent-evicted", answer=_variant(last=True)),
             Mutant(name="bytes-for-lines", answer=addresses_kept),
             Mutant(name="no-write-allocate", answer=_variant(allocate=False)),
