@@ -60,7 +60,10 @@ class Figure:
             raise InvalidInputError("a figure needs alt text and a caption", given=f"{self.alt!r}, {self.caption!r}")
 
     def to_html(self) -> str:
-        """A self-contained ``<figure>`` element: image with alt text, caption, and the numbers in a folded table."""
+        """A self-contained ``<figure>`` element: image with alt text, caption, and the numbers in a folded table.
+
+        Its class keeps notebooks from reading two dollar amounts as the ends of a formula.
+        """
         data = base64.b64encode(self.svg.encode()).decode()
         rows = ""
         if self.table:
@@ -70,8 +73,9 @@ class Figure:
             rows += "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in body)
             rows += "</tbody></table></details>"
         return (
-            f'<figure style="margin:0.5em 0;max-width:54em"><img style="max-width:100%;background:white" '
-            f'alt="{escape(self.alt, quote=True)}" src="data:image/svg+xml;base64,{data}">'
+            f'<figure class="mathjax_ignore" style="margin:0.5em 0;max-width:54em">'
+            f'<img style="max-width:100%;background:white" alt="{escape(self.alt, quote=True)}" '
+            f'src="data:image/svg+xml;base64,{data}">'
             f'<figcaption style="font-size:0.92em">{escape(self.caption)}</figcaption>{rows}</figure>'
         )
 

@@ -47,7 +47,8 @@ class Page:
     def html(self) -> str:
         """The page, top to bottom."""
         chart = self.chart.to_html() if self.chart else ""
-        return f'<div class="tt-journey">{self.strip.to_html()}{self.invoice}<p>{escape(self.ask)}</p>{chart}</div>'
+        shown = f"{self.strip.to_html()}{self.invoice}<p>{escape(self.ask)}</p>{chart}"
+        return f'<div class="tt-journey mathjax_ignore">{shown}</div>'
 
     def _repr_html_(self) -> str:
         return self.html()

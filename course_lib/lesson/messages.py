@@ -71,9 +71,13 @@ def _error_text(raised: Raised) -> Details:
 
 
 def panel(color: str, word: str, head: str, body: str) -> str:
-    """A bordered block: a coloured edge, a word for the state, a heading and a body (already HTML)."""
+    """A bordered block: a coloured edge, a word for the state, a heading and a body (already HTML).
+
+    Its class keeps notebooks from reading two dollar amounts as the ends of a formula.
+    """
     return (
-        f'<div role="status" style="border-left:6px solid {color};padding:0.4em 0.9em;margin:0.3em 0;max-width:54em">'
+        f'<div role="status" class="mathjax_ignore" '
+        f'style="border-left:6px solid {color};padding:0.4em 0.9em;margin:0.3em 0;max-width:54em">'
         f"<strong>{escape(word)}</strong> <span>{escape(head)}</span>{body}</div>"
     )
 

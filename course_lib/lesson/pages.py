@@ -47,7 +47,8 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]], *, caption: str) -
     cells = "".join(f'<th scope="col" style="text-align:left">{escape(cell)}</th>' for cell in head)
     lines = "".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in body)
     return (
-        f'<table style="margin-left:0"><caption style="text-align:left;font-weight:bold">{escape(caption)}</caption>'
+        f'<table class="mathjax_ignore" style="margin-left:0">'
+        f'<caption style="text-align:left;font-weight:bold">{escape(caption)}</caption>'
         f"<thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table>"
     )
 

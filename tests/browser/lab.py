@@ -233,3 +233,7 @@ class Notebook:
                     .map(output => `${output.ename}: ${output.evalue}`)"""
             )
         )
+
+    def close(self) -> None:
+        """Stop the notebook's kernel; the next one finds the memory free."""
+        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")

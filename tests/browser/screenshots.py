@@ -1,65 +1,77 @@
 """Pictures of every page for the eyes of its author: ``python -m tests.browser.screenshots OUTDIR [NAME ...]``.
 
-Each solved lesson and the start page are executed, written as HTML (OUTDIR/NAME.html, to be opened and read) and
+Each solved lesson and the start page are run in JupyterLab, as a reader sees them, with sliders and formulas, and
 photographed in parts of a screen's height (OUTDIR/NAME-01.png and so on). NAME is any part of a lesson's name.
+``--untouched`` photographs the learner's version instead. Cells that raise are named, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from grading.cells import SOURCES, Lesson, lessons, read_lesson
-from grading.notebooks import solved
-from tests.browser.lab import browser_page
+from grading.notebooks import solved, to_text
+from tests.browser.lab import Notebook, browser_page, copy_course, lab_server
 
-WIDTH, HEIGHT = 1100, 1400
-TIMEOUT_SECONDS = 300  # for one cell
-
-
-def page_html(lesson: Lesson) -> str:
-    """The solved lesson, executed, as HTML with its sliders; a cell that fails shows its error on the page."""
-    from nbclient import NotebookClient
-    from nbconvert import HTMLExporter
-
-    notebook = solved(lesson)
-    resources = {"metadata": {"path": str(lesson.folder)}}
-    NotebookClient(notebook, timeout=TIMEOUT_SECONDS, allow_errors=True, resources=resources).execute()
-    html, _ = HTMLExporter(template_name="classic").from_notebook_node(notebook)
-    return str(html)
+WIDTH, PART_HEIGHT = 1100, 1400
+LARGEST = 16_000  # pixels; a browser draws no higher picture
 
 
-def photograph(page: Any, path: Path) -> int:
-    """PNG parts beside an HTML file; returns how many."""
-    page.goto(path.as_uri(), wait_until="load")
-    height = page.evaluate("document.documentElement.scrollHeight")
-    parts = math.ceil(height / HEIGHT)
+def photograph(notebook: Notebook, path: Path) -> int:
+    """PNG parts of the whole notebook, named after ``path``; returns how many."""
+    page, front = notebook.page, notebook.front.locator(".jp-WindowedPanel-outer, .jp-Notebook").first
+    page.set_viewport_size({"width": WIDTH, "height": LARGEST})
+    page.evaluate("window.jupyterapp.shell.collapseLeft()")
+    bottom = notebook.front.locator(".jp-Cell").last.bounding_box()
+    top = front.bounding_box()
+    height = bottom["y"] + bottom["height"] - top["y"]
+    parts = math.ceil(height / PART_HEIGHT)
     for part in range(parts):
-        clip = {"x": 0, "y": part * HEIGHT, "width": WIDTH, "height": min(HEIGHT, height - part * HEIGHT)}
-        page.screenshot(path=path.with_name(f"{path.stem}-{part + 1:02}.png"), full_page=True, clip=clip)
+        start = part * PART_HEIGHT
+        clip = {"x": top["x"], "y": top["y"] + start, "width": top["width"], "height": min(PART_HEIGHT, height - start)}
+        page.screenshot(path=path.with_name(f"{path.name}-{part + 1:02}.png"), clip=clip)
     return parts
+
+
+def place(lesson: Lesson, course: Path, untouched: bool) -> str:
+    """Put the version that is wanted into the copy of the course; its path there."""
+    name = "START_HERE.ipynb" if lesson.assignment == "start" else f"{lesson.assignment}/{lesson.name}.ipynb"
+    if not untouched:
+        (course / name).parent.mkdir(exist_ok=True)
+        (course / name).write_text(to_text(solved(lesson)), encoding="utf-8")
+    return name
+
+
+def chosen(names: list[str]) -> list[Lesson]:
+    every = [*(read_lesson(path) for path in sorted((SOURCES / "start").glob("*.py"))), *lessons()]
+    return [lesson for lesson in every if not names or any(name in lesson.name for name in names)]
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.browser.screenshots", description="Photograph the lessons.")
     parser.add_argument("outdir", type=Path)
     parser.add_argument("names", nargs="*", help="parts of lesson names; all when none is given")
+    parser.add_argument("--untouched", action="store_true", help="as released, nothing answered")
     options = parser.parse_args(arguments)
-    folder = options.outdir.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    every = [*(read_lesson(path) for path in sorted((SOURCES / "start").glob("*.py"))), *lessons()]
-    wanted = [lesson for lesson in every if not options.names or any(name in lesson.name for name in options.names)]
-    with tempfile.TemporaryDirectory() as home, browser_page(WIDTH, HEIGHT) as page:
-        for lesson in wanted:
-            os.environ["TRACE_A_TENSOR_HOME"] = str(Path(home) / lesson.name)
-            path = folder / f"{lesson.name}.html"
-            path.write_text(page_html(lesson), encoding="utf-8")
-            print(f"{path}: {photograph(page, path)} pictures", flush=True)
-    return 0 if wanted else 1
+    options.outdir.mkdir(parents=True, exist_ok=True)
+    failed = not chosen(options.names)
+    with tempfile.TemporaryDirectory() as folder:
+        course, scratch = Path(folder) / "course", Path(folder) / "scratch"
+        course.mkdir()
+        scratch.mkdir()
+        with lab_server(copy_course(course), scratch) as address, browser_page(WIDTH, PART_HEIGHT) as page:
+            for lesson in chosen(options.names):
+                notebook = Notebook.open(page, address, place(lesson, course, options.untouched))
+                notebook.run_all()
+                errors = notebook.errors()
+                parts = photograph(notebook, options.outdir / lesson.name)
+                print(f"{lesson.name}: {parts} pictures", *errors, sep="\n  ", flush=True)
+                failed = failed or bool(errors)
+                notebook.close()
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def test_a_reader_starts_opens_4_5_moves_a_slider_errs_reads_the_hint_and_passes
         lesson.wait_for(LESSON)
         lesson.run_all()
         assert lesson.errors() == []
+        no_dollar_amount_became_a_formula(lesson)
         the_slider_changes_the_invoice(lesson)
         a_wrong_answer_is_told_its_misconception(lesson)
         the_right_answer_passes(lesson)
@@ -61,6 +62,13 @@ def the_start_page_says_ready_and_leads_to_every_lesson(start):
         link.wait_for()
         assert link.inner_text().strip()
     assert start.front.get_by_text(re.compile("^Begin with")).count() == 1
+
+
+def no_dollar_amount_became_a_formula(lesson):
+    """Between two amounts in dollars JupyterLab sees a formula, unless it is told not to."""
+    lesson.front.locator(".jp-MarkdownOutput mjx-container").first.wait_for(state="attached")  # it has set formulas
+    lesson.cell(f"{EXERCISE}-check")
+    assert lesson.front.locator(".jp-Cell-outputArea mjx-container").count() == 0
 
 
 def the_slider_changes_the_invoice(lesson):
