@@ -126,12 +126,14 @@ def sequences_that_fit(num_parameters, num_layers, num_heads, num_kv_heads, head
 check("w4-5-sequences", sequences_that_fit)
 
 # %% role="reveal" id="w4-5-wide-layer" points=1
-wide = base.with_shape(feed_forward_size=base.shape.feed_forward_size + extra_columns)
-reveal("w4-5-wide-layer", lambda: 100 * wide.diff(base).relative)
+def wide_layer():
+    wide = base.with_shape(feed_forward_size=base.shape.feed_forward_size + extra_columns)
+    return 100 * wide.diff(base).relative
+
+reveal("w4-5-wide-layer", wide_layer)
 
 # %% role="reveal" id="w4-5-kv-heads" points=1
-heads = base.with_shape(num_kv_heads=kv_heads)
-reveal("w4-5-kv-heads", lambda: 100 * heads.diff(base).relative)
+reveal("w4-5-kv-heads", lambda: 100 * base.with_shape(num_kv_heads=kv_heads).diff(base).relative)
 
 # %% [markdown]
 # ## The trap: "parameters +10 %, so dollars +10 %"
@@ -173,8 +175,11 @@ change_bands([(name, j.diff(base).relative_band) for name, j in moved.items()])
 predict("w4-5-kv-share", ..., low=..., high=..., unit="% of the extra dollars")
 
 # %% role="reveal" id="w4-5-kv-share" points=1
-why = heads.diff(base)
-reveal("w4-5-kv-share", lambda: 100 * why.attribution.usd_per_month("KV bytes") / why.usd_per_month)
+def kv_share():
+    why = base.with_shape(num_kv_heads=kv_heads).diff(base)
+    return 100 * why.attribution.usd_per_month("KV bytes") / why.usd_per_month
+
+reveal("w4-5-kv-share", kv_share)
 
 # %% [markdown]
 # ## Exercise 2: where the promise stops the batch
@@ -209,8 +214,11 @@ check("w4-5-largest-batch", largest_batch)
 predict("w4-5-int4", ..., low=..., high=..., unit="% of continuous dollars")
 
 # %% role="reveal" id="w4-5-int4" points=1
-short = base.with_changes(tpot_seconds=short_promise_ms / 1000)
-reveal("w4-5-int4", lambda: 100 * short.with_changes(weight_dtype="int4-g64").diff(short).relative)
+def int4_change():
+    short = base.with_changes(tpot_seconds=short_promise_ms / 1000)
+    return 100 * short.with_changes(weight_dtype="int4-g64").diff(short).relative
+
+reveal("w4-5-int4", int4_change)
 
 # %% role="measure"
 print("promise   batch  continuous  INT4 weights: change and band    FP8 cache   ranking flips on")
@@ -312,7 +320,7 @@ check("w4-5-free-rate", last_free_rate)
 # slider is a link you have walked. Below the invoice you are asked for a number first; the chart comes when you
 # commit one. Try: find the widest feed-forward layer that is free; serve the same model with 1 key/value head; set the
 # promise to 12 ms and choose between INT4 and an FP8 cache; make a 70B model fit (the message tells how).
-# `heads` is the second engineer's edit, `base` what it is compared with.
+# It opens on the second engineer's edit, beside the base.
 
 # %%
 name = "arrival_requests_per_second"
@@ -322,7 +330,7 @@ whole = math.ceil(requests_per_second / one)
 print(f"{whole} replicas serve {whole * one:.2f} requests/s; the next request costs "
       f"{base.bill.rows[0].contracted_unit_price * base['hours']:,.2f} USD a month")
 display(staircase(points, name, requests_per_second, next_step(base, name, points, requests_per_second)))
-bill_explorer(base, start=heads)
+bill_explorer(base, start=base.with_shape(num_kv_heads=kv_heads))
 
 # %% [markdown]
 # ## Close
