@@ -54,7 +54,7 @@ def traffic_figure(
         alt=f"Bytes moved against query rows a tile, both axes logarithmic. The flash line falls from "
         f"{format_bytes(moved[0])} at {rows[0]} rows to {format_bytes(moved[-1])} at {rows[-1]}; the standard "
         f"algorithm is a level line at {format_bytes(standard)}. They cross at {tie:.1f} rows. "
-        + ("All these tiles fit." if all(fits) else "The tallest tiles are shaded: they do not fit the on-chip memory."),
+        + ("All these tiles fit." if all(fits) else "The tallest tiles are shaded: they do not fit on the chip."),
         caption=f"{shape.num_queries:,} queries and {shape.num_keys:,} keys of size {shape.head_size}, {itemsize} "
         "bytes an element. Lines: closed form. Points: counted on the machine.",
         xlabel="query rows a tile [row]", ylabel="traffic of outer memory [MB]", height=3.8,
