@@ -109,9 +109,14 @@ def _watched(forbidden: tuple[str, ...]) -> Iterator[None]:
         yield
 
 
+def _is_ours(filename: str) -> bool:
+    """Is this line the library's or a check file's, not the learner's?"""
+    return filename.startswith(_LIBRARY) or "checks" in Path(filename).parts[-3:-1]
+
+
 def _learner_frame(error: BaseException) -> str:
     """The last line of the learner's own code on the way to the error; "" when the call itself failed."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_LIBRARY)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
     if isinstance(error, SyntaxError) or not frames:
         return ""
     last = frames[-1]
