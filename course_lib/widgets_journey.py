@@ -137,7 +137,7 @@ def invoice_html(journey: Journey, base: Journey) -> str:
     words = [
         f"The invoice lies between {_range(billed)} over compute efficiency 0.4-0.7 and bandwidth efficiency 0.6-0.9.",
         f"Continuous: {format_usd(bill.continuous_usd_per_month)} for {bill.num_replicas_continuous:.2f} replicas "
-        f"({_range(continuous)}); {bill.num_replicas_billed} replicas are rented.",
+        f"(between {_range(continuous)}); {bill.num_replicas_billed} replicas are rented.",
         f"Since the base: invoice {change:+,.2f} USD, continuous {moved:+.1%}.",
         f"A million output tokens cost {format_usd(bill.usd_per_million_output_tokens)}, of prompt "
         f"{format_usd(bill.usd_per_million_input_tokens)}{energy}.", *bill.warnings,

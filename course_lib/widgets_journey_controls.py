@@ -228,5 +228,5 @@ def _offer_prices(menu: Any, device: str, given: Tariff) -> None:
     own = [tariff for tariff in prices() if tariff.device == device]
     if given.device in ("", device) and given not in own:
         own.append(given)
-    menu.options = [(f"${t.usd_per_hour:.2f}/h {t.provider or 'yours'} {t.pricing} {t.date}".strip(), t) for t in own]
+    menu.options = [(f"${t.usd_per_hour:.2f}/h {t.pricing} {t.provider} {t.date}".strip(), t) for t in own]
     menu.index = own.index(given) if given in own else 0
