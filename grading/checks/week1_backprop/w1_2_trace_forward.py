@@ -252,6 +252,13 @@ EXERCISES = (
         expected=batch_exponents,
         diagnoses=(
             Diagnosis(
+                name="not-six-exponents",
+                predicate=lambda got, expected: (
+                    not isinstance(got, dict) or set(got) != set(expected) or not set(got.values()) <= {0, 1}
+                ),
+                hint="A dict is needed with exactly the six keys of the list, spelled as there, and 0 or 1 for each.",
+            ),
+            Diagnosis(
                 name="work-ignores-the-batch",
                 predicate=_stays("flops"),
                 hint="You say that FLOPs do not grow with the batch. Look at the second person in the list of "
@@ -331,6 +338,12 @@ EXERCISES = (
                 "off its output? Two different inputs can give the same output.",
             ),
             Diagnosis(
+                name="every-width-once",
+                wrong=lambda b, widths, e, act: e * b * sum(widths),
+                hint="You keep one block for every width, the network's output too, whatever the activation. Which "
+                "operation would need that output to go backward, and what does GELU need that ReLU does not?",
+            ),
+            Diagnosis(
                 name="silu-like-sigmoid",
                 wrong=lambda b, widths, e, act: e * b * (widths[0] + (1 + (act == "gelu")) * sum(widths[1:-1])),
                 hint="GELU is right, SiLU is not. Sigmoid's derivative is a function of its output; SiLU is x times "
@@ -384,6 +397,12 @@ EXERCISES = (
                 hint="You counted num_kv_heads. Sharing keys saves memory; does a query head skip its dot "
                 "products because "
                 "another head uses the same keys?",
+            ),
+            Diagnosis(
+                name="group-counted-twice",
+                wrong=lambda b, n, k, t, s, d, c: 4 * b * n * (n // k) * d * (_pairs(t, s) if c else t * s),
+                hint="You multiplied by the query heads and by the size of a group. The groups are inside num_heads "
+                "already: how many rows of scores does one query head have?",
             ),
             Diagnosis(
                 name="causal-ignored",

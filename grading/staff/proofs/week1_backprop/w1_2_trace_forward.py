@@ -134,6 +134,9 @@ PROOFS = (
             Mutant(name="optimizer-state-grows-with-the-batch", answer=KEPT | {"optimizer_bytes": 1}),
             Mutant(name="weights-read-per-sample", answer=KEPT | {"weight_bytes_read": 1}),
             Mutant(name="work-ignores-the-batch", answer=dict.fromkeys(KEPT, 0), label="all zero"),
+            Mutant(name="not-six-exponents", answer={"parameters": 0, "flops": 1}, label="two keys only"),
+            Mutant(name="not-six-exponents", answer=tuple(KEPT.values()), label="no names"),
+            Mutant(name="not-six-exponents", answer=KEPT | {"optimizer_bytes": 2}, label="twice the parameters"),
             Mutant(name="parameters-grow-with-the-batch", answer=dict.fromkeys(KEPT, 1), label="all one"),
         ),
     ),
@@ -147,6 +150,7 @@ PROOFS = (
                 sum(w[:-1]) + (sum(w[1:-1]) if act != "none" else 0))),
             Mutant(name="no-activation-keeps-its-input",
                    answer=lambda b, w, e, act: e * sum(b * n for n in w[:-1])),
+            Mutant(name="every-width-once", answer=lambda b, w, e, act: sum(b * n * e for n in w)),
             Mutant(name="silu-like-sigmoid", answer=lambda b, w, e, act: e * b * (
                 w[0] + sum(w[1:-1]) * (2 if act == "gelu" else 1))),
             Mutant(name="input-not-kept",
@@ -171,6 +175,8 @@ PROOFS = (
                    answer=lambda b, n, k, t, s, d, c: attention_by_mask(b, k, k, t, s, d, c)),
             Mutant(name="causal-ignored",
                    answer=lambda b, n, k, t, s, d, c: attention_by_mask(b, n, k, t, s, d, False)),
+            Mutant(name="group-counted-twice", answer=lambda b, n, k, t, s, d, c: n // k * attention_by_mask(
+                b, n, k, t, s, d, c)),
             Mutant(name="causal-halved",
                    answer=lambda b, n, k, t, s, d, c: (2 if c else 4) * b * n * t * s * d),
             Mutant(name="cached-tokens-hidden", answer=lambda b, n, k, t, s, d, c: attention_by_mask(

@@ -42,9 +42,9 @@ device_name = "h100-sxm"
 # | all | 4 dot products of length 3 | 12 | 12 | |
 #
 # So 12 multiply-adds (**MACs**) and 24 **FLOPs**. The accumulator starts at zero, so the first add counts; on
-# paper you would save it, hardware does not. Bytes: read 6 + 6 elements (48 B), write 4 (16 B), together **64
-# B**. That is the convention of this course: each operation reads each operand once and writes its result
-# once.
+# paper you would save it, a fused multiply-add does not. Bytes: read 6 + 6 elements (48 B), write 4 (16 B),
+# together **64 B**. That is the convention of this course: each operation reads each operand once and writes
+# its result once.
 #
 # Not every operation moves bytes. `transpose` only renames memory: new shape, new strides, same bytes, 0
 # moved. **Predict:** `x` holds `batch` x `widths[0]` = 32 x 64 fp32 elements, 8,192 B. How many bytes does
@@ -275,17 +275,18 @@ def stock_count():
 reveal("w1-2-stock-count", stock_count)
 
 # %% [markdown]
-# No error, no warning: 0. On a CPU torch runs attention as one fused operation, and that counter has no rule
-# for it. An operation without a rule adds nothing, which reads like "costs nothing". A sum with silent zeros
-# is not a lower bound that you can trust; it is a number about the rules. `trace_torch` looks up a rule for
-# what was really dispatched.
+# No error, no warning: 0 (torch 2.13). On a CPU torch runs attention as one fused operation, and that counter
+# has no rule for it. An operation without a rule adds nothing, which reads like "costs nothing". A sum with
+# silent zeros is not a lower bound that you can trust; it is a number about the rules. `trace_torch` looks up
+# a rule for what was really dispatched.
 #
 # ## Exercise 5: the missing rule
 #
 # Write it: FLOPs of the **two products** (not softmax). `num_kv_heads` keys and values are shared by groups
 # of query heads. `query_tokens` T are the last of `context_tokens` S. A causal kernel could skip what a query
 # may not see: query i (from 0) sees keys 0 to S - T + i. With `causal=False` count all pairs, as dense code
-# runs them; with `causal=True` only the visible ones. Many papers halve instead. Is that exact?
+# runs them; with `causal=True` only the visible ones. A common shortcut is to halve the dense count. Is that
+# exact?
 
 # %% role="exercise" grade_id="w1-2-attention-flops" points=3
 def attention_flops(batch, num_heads, num_kv_heads, query_tokens, context_tokens, head_size, causal):
@@ -398,10 +399,10 @@ Table(header=("batch", "FLOPs a token", "arithmetic [s]", "weights [s]", "at lea
 # ask for before you believe that it is 30 % cheaper?
 #
 # - Work is counted per use, memory per element: the same matrix costs 0 FLOPs as a table and 31 % of GPT-2 as
-#   a head.
+# a head.
 # - The batch multiplies FLOPs and kept activations, not weights; bytes moved lie between.
 # - A count is only as good as its rules: ask MACs or FLOPs, which operations, which causal convention, and
-#   what is *uncounted*.
+# what is *uncounted*.
 #
 # Sources: Radford and others, *Language Models are Unsupervised Multitask Learners*, 2019 (GPT-2); Kaplan and
 # others, arXiv 2001.08361, 2020, section 2.1 (2 FLOPs a parameter); Ainslie and others, *GQA*, arXiv
