@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.errors import InvalidInputError
 from course_lib.journey import Band, Diff, Journey, Link, Sensitivity, format_link
 from course_lib.plotting import COLORS, MARKERS, Figure, canvas
+from course_lib.plotting_bill import SIZE_NAMES
 from course_lib.units import format_seconds, format_usd
 
 if TYPE_CHECKING:
@@ -139,13 +140,13 @@ def sensitivity_tornado(sensitivity: Sensitivity, *, num_bars: int = 12) -> Figu
         num_bars: the largest so many are drawn; the table has all.
     """
     shown = sensitivity.elasticities[:num_bars]
-    first, slope = shown[0]
+    first, slope = SIZE_NAMES.get(shown[0][0], shown[0][0]), shown[0][1]
     with canvas(
         alt=f"Bars of the elasticity of continuous dollars to {len(shown)} numbers, largest first: "
             + ", ".join(f"{name} {value:+.2f}" for name, value in shown) + ".",
         caption=f"1 % more of each changes the continuous dollars by so many percent (largest: {first}, {slope:+.2f}). "
                 "Hatched grey: assumptions, which calibration replaces.",
-        xlabel="elasticity, d ln USD / d ln x [1]", ylabel="", height=1.0 + 0.34 * len(shown),
+        xlabel="elasticity, d ln USD / d ln x [1]", ylabel="", width=8.0, height=1.0 + 0.34 * len(shown),
         table=(("number", "elasticity"), *((name, f"{value:+.3f}") for name, value in sensitivity.elasticities)),
     ) as (axes, finish):  # fmt: skip
         for row, (name, value) in enumerate(shown):
@@ -153,7 +154,7 @@ def sensitivity_tornado(sensitivity: Sensitivity, *, num_bars: int = 12) -> Figu
             color = COLORS["assumed"] if assumed else COLORS["compute"]
             axes.barh(row, value, color=color, hatch="//" if assumed else "", edgecolor="white")
         axes.axvline(0, color="black", lw=1)
-        axes.set_yticks(range(len(shown)), [name.replace("_", " ") for name, _ in shown])
+        axes.set_yticks(range(len(shown)), [SIZE_NAMES.get(name, name) for name, _ in shown])
         axes.invert_yaxis()
         return finish()
 

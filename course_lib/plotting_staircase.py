@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from course_lib.errors import InvalidInputError, TraceATensorError
 from course_lib.journey import Journey
 from course_lib.plotting import COLORS, MARKERS, Figure, canvas
+from course_lib.plotting_bill import SIZE_NAMES
 from course_lib.plotting_journey import dollar_axis
 from course_lib.serving.shape_record import ModelShape
 from course_lib.units import format_usd
@@ -66,7 +67,7 @@ def dollar_staircase(journey: Journey, name: str, values: Sequence[float] | None
     continuous = [found.bill.continuous_usd_per_month for _, found in points]
     now, bill = _current(journey, name), journey.bill
     left_out = f" {len(tried) - len(points)} values do not work and are left out." if len(points) < len(tried) else ""
-    title = name.replace("_", " ")
+    title = SIZE_NAMES.get(name, name.replace("_", " "))
     with canvas(
         alt=f"Dollars a month against {title} from {xs[0]:,.6g} to {xs[-1]:,.6g}. Billed dollars go from "
             f"{format_usd(billed[0])} to {format_usd(billed[-1])} in steps of whole replicas; continuous dollars from "

@@ -72,14 +72,14 @@ def _answer(report: Report, figures: dict[str, str]) -> str:
     ]  # fmt: skip
     pages = (("chain", "chain"), ("invoice", "invoice"), ("options", "options"), ("assumptions", "assumptions"),
              ("validity", "validity"), ("sources", "sources"), ("again", "reproduce"))  # fmt: skip
-    menu = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in pages)
+    menu = " ".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in pages)
     warnings = "".join(paragraph(warning, "warning") for warning in report.warnings)
     band = f"Bands run over {efficiencies()}: they are assumed until you calibrate them."
     return (
         f"<header><h1>{escape(said.title + changed)}</h1>"
         f'{paragraph("What serving costs, and every number between the tensor and the bill.", "soft")}'
         f'<nav aria-label="Sections">{menu}</nav>{cards(big)}{paragraph(band, "soft")}{warnings}'
-        f"{figures.get('strip', paragraph(MISSING, 'warning'))}</header>"
+        f'<div class="strip">{figures.get("strip", paragraph(MISSING, "warning"))}</div></header>'
     )
 
 

@@ -120,7 +120,7 @@ def change_text(diff: Diff) -> str:
 
 def _change(report: Report, diff: Diff) -> str:
     why = columns([(name, signed_usd(usd)) for name, usd in diff.attribution.terms], right=(1,), indent="    ")
-    moved = [(textwrap.shorten(title, 42, placeholder=" ..."), *rest) for title, *rest in moved_links(report, diff)]
+    moved = [(textwrap.shorten(title, 38, placeholder=" ..."), *rest) for title, *rest in moved_links(report, diff)]
     table = columns(moved, right=(1, 2, 3), indent="    ") if moved else "    none"
     return (
         f"THE CHANGE  {report.change}\n{_wrapped(change_text(diff))}\n"
@@ -186,5 +186,5 @@ def _options(report: Report) -> str:
             (option.what, f"{diff.relative:+.1%}", percent_band(diff.relative_band),
              signed_usd(diff.billed_usd_per_month), f"{diff.flip_probability:.0%}")
         )  # fmt: skip
-    note = "  flips: share of the efficiencies at which the other option is the cheaper one (a tie counts as half)."
+    note = "  flips: share of the efficiencies at which the order of the two is the other way (a tie is half)."
     return "\n".join(["WHAT WOULD MOVE IT", columns(rows, right=(1, 2, 3, 4)), *refused, note])
