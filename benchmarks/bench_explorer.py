@@ -9,8 +9,8 @@ import statistics
 import time
 
 from course_lib.journey import Journey
-from course_lib.widgets_journey import CHARTS
-from course_lib.widgets_journey_controls import Explorer
+from course_lib.widgets.journey import CHARTS
+from course_lib.widgets.journey_controls import Explorer
 
 BUDGET_SECONDS = 0.1
 MOVES = 15

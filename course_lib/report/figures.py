@@ -19,8 +19,8 @@ def report_figures(report: Report) -> dict[str, str]:
     """HTML of each figure under its name; empty texts where it cannot be drawn."""
     if find_spec("matplotlib") is None:
         return {}
-    from course_lib import plotting_journey as plots
-    from course_lib.plotting_staircase import dollar_staircase
+    from course_lib.plotting import journey as plots
+    from course_lib.plotting.staircase import dollar_staircase
 
     journey, diff = report.journey, report.diff
     is_shape = isinstance(journey.model, ModelShape)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from course_lib.errors import InvalidInputError, UnknownNameError
 from course_lib.hardware import device
-from course_lib.plotting_trace import ACTIVATIONS, network_trace, scaling_figure, work_figure, work_rows
+from course_lib.plotting.trace import ACTIVATIONS, network_trace, scaling_figure, work_figure, work_rows
 from course_lib.serving.model_shape import model_shape
 from course_lib.serving.reference_decoder import reference_decoder
 from course_lib.tensor import Tensor, scaled_dot_product_attention
 from course_lib.trace import Trace, record, trace_torch
-from course_lib.widgets_trace import work_explorer
+from course_lib.widgets.trace import work_explorer
 from grading.cells import lessons
 from grading.running import answer_of
 
@@ -224,3 +224,16 @@ def test_the_explorer_refuses_sizes_beyond_its_sliders():
     for batch, widths in ((1, (2, 3)), (5000, (2, 3, 4)), (1, (2, 1000, 4))):
         with pytest.raises(InvalidInputError):
             work_explorer(batch=batch, widths=widths)
+
+
+def test_the_question_put_beside_the_sliders_has_an_answer():
+    def products_move_more(batch):
+        rows = work_rows(network_trace(batch, (64, 128, 128, 10)))
+        moved = dict.fromkeys((True, False), 0)
+        for name, _, read, written, _ in rows:
+            moved[name.startswith("matmul")] += read + written
+        return moved[True] > moved[False]
+
+    # 4 * (586 B + 25,856) against 4 * (1,044 B + 266): equal at B = 55.9
+    assert products_move_more(55)
+    assert not products_move_more(56)

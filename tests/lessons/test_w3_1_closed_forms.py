@@ -22,9 +22,9 @@ from course_lib.optimization import (
     standard_flops,
     standard_hbm_bytes,
 )
-from course_lib.plotting_attention import attention_times, times_figure, traffic_figure
+from course_lib.plotting.attention import attention_times, times_figure, traffic_figure
 from course_lib.serving import Workload, model_shape
-from course_lib.widgets_attention import attention_view
+from course_lib.widgets.attention import attention_view
 
 SHAPE = AttentionShape(num_queries=4096, head_size=128)
 

@@ -9,11 +9,11 @@ import pytest
 from course_lib.cost import Tariff
 from course_lib.errors import InvalidInputError, TraceATensorError
 from course_lib.journey import Journey
-from course_lib.plotting_bill import along, next_step, staircase, tornado, what_moved_it
-from course_lib.plotting_bill_strip import boxes, link_strip
+from course_lib.plotting.bill import along, next_step, staircase, tornado, what_moved_it
+from course_lib.plotting.bill_strip import boxes, link_strip
 from course_lib.serving import model_shape
-from course_lib.widgets_journey import CHARTS, bill_explorer, journey_view, sweep_values
-from course_lib.widgets_journey_controls import Explorer
+from course_lib.widgets.journey import CHARTS, bill_explorer, journey_view, sweep_values
+from course_lib.widgets.journey_controls import Explorer
 from grading.cells import SOURCES, read_lesson
 from grading.running import answer_of
 
@@ -248,10 +248,10 @@ def test_the_page_itself_never_imports_ipywidgets(monkeypatch):
         assert not name.startswith("ipywidgets")
         return imported(name, *rest)
 
-    for name in [name for name in sys.modules if name.startswith(("course_lib.widgets_journey", "ipywidgets"))]:
+    for name in [name for name in sys.modules if name.startswith(("course_lib.widgets.journey", "ipywidgets"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", refuse)
-    from course_lib.widgets_journey import journey_view as fresh
+    from course_lib.widgets.journey import journey_view as fresh
 
     assert fresh(BASE).strip.table
 

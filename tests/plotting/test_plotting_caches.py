@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from course_lib.errors import InvalidInputError
 from course_lib.hardware import CacheLevel, matmul_misses_closed_form, matmul_stream, miss_curve, simulate_cache
-from course_lib.plotting_caches import (
+from course_lib.plotting.caches import (
     lru_stack_figure,
     miss_curve_figure,
     size_sweep_figure,
     tile_curves,
     tile_dial_figure,
 )
-from course_lib.widgets_caches import tile_dial
+from course_lib.widgets.caches import tile_dial
 
 LINE = 64
 TILED = tile_curves(24, element_bytes=16)  # L = 4: tiles 4, 8, 12, 24

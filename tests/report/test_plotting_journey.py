@@ -10,14 +10,14 @@ import pytest
 from course_lib.errors import InvalidInputError
 from course_lib.journey import Band, Journey, format_link
 from course_lib.plotting import Figure
-from course_lib.plotting_journey import (
+from course_lib.plotting.journey import (
     attribution_waterfall,
     change_bands,
     links_strip,
     sensitivity_tornado,
     time_shares_bar,
 )
-from course_lib.plotting_staircase import dollar_staircase, staircase_values, varied
+from course_lib.plotting.staircase import dollar_staircase, staircase_values, varied
 from course_lib.units import format_usd
 
 BASE = Journey()

@@ -7,7 +7,7 @@ from math import log2
 import numpy as np
 
 from course_lib.lesson import Diagnosis, Exercise
-from course_lib.plotting_trace import network_trace
+from course_lib.plotting.trace import network_trace
 from course_lib.tensor import AdamW, Linear, Tensor, relu, scaled_dot_product_attention
 from course_lib.trace import TensorRef, cost, cost_rules, record
 

@@ -16,7 +16,7 @@
 import numpy as np
 
 from course_lib.lesson import check, predict, reveal
-from course_lib.plotting_trace import network_trace, scaling_figure, work_figure
+from course_lib.plotting.trace import network_trace, scaling_figure, work_figure
 from course_lib.tensor import Linear, Tensor, relu
 from course_lib.trace import record
 
@@ -238,11 +238,11 @@ def saved_bytes(batch, widths, element_bytes, activation):
 check("w1-2-saved-bytes-rule", saved_bytes)
 
 # %%
-from course_lib.widgets_trace import work_explorer
+from course_lib.widgets.trace import work_explorer
 
 # Every move runs the network again; the figure under "Three layers" is the same view standing still.
-# Look for what each activation does to the hatched bars, what fp16 halves, and at which width the products
-# move more bytes than all the rest.
+# Look for what each activation does to the hatched bars, what fp16 halves, and from which batch on the adds
+# and activations together move more bytes than the products.
 work_explorer(batch=batch, widths=widths)
 
 # %% [markdown]

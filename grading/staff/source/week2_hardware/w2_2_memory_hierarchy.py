@@ -14,11 +14,11 @@ from IPython.display import display
 from course_lib.hardware import CacheLevel, cyclic_scan_stream, device, matmul_misses_closed_form
 from course_lib.hardware import matmul_stream, miss_classes, miss_curve, roofline, simulate_cache, transpose_stream
 from course_lib.lesson import check, predict, reveal
-from course_lib.plotting_caches import lru_stack_figure, miss_curve_figure, size_sweep_figure
-from course_lib.plotting_caches import tile_curves, tile_dial_figure
+from course_lib.plotting.caches import lru_stack_figure, miss_curve_figure, size_sweep_figure
+from course_lib.plotting.caches import tile_curves, tile_dial_figure
 from course_lib.trace import Work
 from course_lib.units import format_bytes, format_seconds
-from course_lib.widgets_caches import tile_dial
+from course_lib.widgets.caches import tile_dial
 
 # %% role="shapes"
 n = 48  # matrices n x n; a whole number of lines, at least two

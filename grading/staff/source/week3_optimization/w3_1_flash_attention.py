@@ -150,8 +150,8 @@ reveal("w3-1-rows", lambda: break_even_block_q(num_tokens, head_size))
 # $T/B_r$ passes may be a fraction. Not everything you are given has to matter.
 
 # %%
-from course_lib.plotting_attention import traffic_figure
-from course_lib.widgets_attention import attention_view
+from course_lib.plotting.attention import traffic_figure
+from course_lib.widgets.attention import attention_view
 
 shape = AttentionShape(num_queries=num_tokens, head_size=head_size)
 size = {"block_k": block_k, "itemsize": element_bytes}
@@ -317,7 +317,7 @@ check("w3-1-extra-flops", extra_flops)
 
 # %%
 from course_lib.hardware import device
-from course_lib.plotting_attention import attention_times, times_figure
+from course_lib.plotting.attention import attention_times, times_figure
 
 paper = AttentionShape(num_queries=1024, head_size=64, num_heads=64 * 16)
 step = [{"order": "fa1", "training": True}, {"order": "fa1", "backward": True}]

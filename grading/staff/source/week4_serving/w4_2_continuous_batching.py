@@ -21,14 +21,14 @@ import numpy as np
 from course_lib.cost import bill, price, prices
 from course_lib.hardware import device
 from course_lib.lesson import check, predict, reveal
-from course_lib.plotting_batching import Engine, chunk_dial_figure, goodput_figure, ttft_figure
-from course_lib.plotting_timetable import timetable, timetable_figure
+from course_lib.plotting.batching import Engine, chunk_dial_figure, goodput_figure, ttft_figure
+from course_lib.plotting.timetable import timetable, timetable_figure
 from course_lib.serving import (
-    SLO, AffineStepTime, Geometric, PagedKVCache, RooflineStepTime, Workload, chunked_prefill, continuous_batching,
-    harmonic_number, model_shape, static_batching, static_slot_utilization,
+    SLO, AffineStepTime, Geometric, PagedKVCache, RequestTrace, RooflineStepTime, Workload, chunked_prefill,
+    continuous_batching, harmonic_number, model_shape, simulate, static_batching, static_slot_utilization,
 )
 from course_lib.serving.capacity import free_bytes
-from course_lib.widgets_batching import load_dial
+from course_lib.widgets.batching import load_dial
 
 # %% role="shapes"
 hand_requests = ((0, 2), (0, 6), (1, 3), (2, 2))  # arrives at [s], answer [tokens]: four to follow with a pencil
@@ -73,10 +73,18 @@ by_hand = [timetable(*zip(*hand_requests), policy) for policy in two]
 reveal("w4-2-hand-dashes", lambda: by_hand[0].num_wasted)
 
 # %%
+arrival, answer = np.array(hand_requests).T
+trace = RequestTrace(arrival.astype(float), np.ones_like(answer), answer, np.zeros_like(answer))
+for policy in two:
+    log = simulate(trace, step_time=AffineStepTime(fixed_seconds=1.0), policy=policy, kv_cache=PagedKVCache(99),
+                   rng=np.random.default_rng(0))
+    print(f"{policy.name:<14} first and last token, by the simulator: ", end="")
+    print(*(f"{'ABCDEFGH'[r.request_id]} {r.first_token_at_seconds:g}, {r.finish_at_seconds:g}" for r in log.requests), sep="; ")
 timetable_figure(by_hand)
 
 # %% [markdown]
-# Both timetables come from the schedulers that the simulator runs; compare yours with the upper one. In the lower one
+# Compare your timetable with the upper one, and both with the instants that the simulator logged: a first token comes
+# at the right edge of a letter's first box, the last token at the edge of its last. In the lower one
 # a row is given away in the iteration after its answer has ended. That is the whole rule: **decide who runs anew in
 # each iteration**, not in each batch (Yu and others, 2022, call it iteration-level scheduling).
 #
@@ -216,10 +224,10 @@ for curve in curves:
 ttft_figure(curves)
 
 # %% [markdown]
-# There is the puzzle: 3.9 a second in all three, TPOT 7 ms in all three, and a median wait of 3.871 s, 0.031 s and
-# 0.039 s. Continuous batching made nobody's tokens come faster; its TPOT is even a little longer. It took away the
+# There is the puzzle: 3.9 a second in all three, TPOT about 7 ms in all three, and a median wait of 3.8707 s, 0.0305 s
+# and 0.0395 s. Continuous batching made nobody's tokens come faster; its TPOT is even a little longer. It took away the
 # wait for strangers' longest answers, and moved the **knee**, the load at which the queue starts to grow, from 5 to
-# 13.5 a second. Past a knee the height says little: serve twice as many requests and it doubles.
+# 13.6 a second. Past a knee the height says little: serve twice as many requests and it doubles.
 #
 # ## A newcomer stalls everyone
 #
@@ -243,13 +251,13 @@ reveal("w4-2-stall", lambda: curves[1].reports[rates.index(rate)].itl_max_quanti
 # %%
 ridge = machine.peak("bf16") / machine.memory_bytes_per_second  # FLOP per byte; a bf16 weight: one token per FLOP/byte
 hides = ridge * step_time.efficiency_compute / step_time.efficiency_bandwidth
-budgets = sorted({slots * factor for factor in (1, 2, 3, 4, 6, 8, 12, 16, 32, 64)} | {int(hides)})
+budgets = sorted({slots * factor for factor in (1, 2, 3, 4, 8, 12, 16, 32, 64)} | {int(hides)})
 chunk_dial_figure(engine, budgets, slots=slots, hides=hides)
 
 # %% [markdown]
 # Up to the ridge a larger budget buys throughput for almost no gap; beyond it both get worse. So these are not two
-# ends of one trade: only filled points deserve a choice. What chunking does cost is the first token, 0.039 s against
-# 0.031 s above, because a prompt is spread over several iterations. The model is kind here: a perfect roofline
+# ends of one trade: only filled points deserve a choice. What chunking does cost is the first token, 9 ms later
+# above, because a prompt is spread over several iterations. The model is kind here: a perfect roofline
 # hides a chunk completely, a real kernel most of it. Expect the same shape and a flatter top.
 #
 # ## Blocks, not only slots
@@ -338,8 +346,11 @@ check("w4-2-admit", admit)
 #
 # The cell after the exercise sizes a fleet for 60 requests a second: by the highest rate at which 95 % of a replica's
 # requests are good, on three draws of the traffic, with one spare replica. Counts are exact for a draw; the band is
-# what the draws differ by; the price is the catalogue's, and what others ask is printed beside it. The last cell is
-# yours to turn: load, policy, chunk. Each move simulates a run and marks it. Without a running kernel, the figure of
+# what the draws differ by; the price is the catalogue's, and what others ask is printed below it. One line will look
+# absurd: to keep a wait of half a second, a static server must stand nearly idle, because whoever meets a batch under
+# way waits for its longest answer.
+#
+# The last cell is yours to turn: load, policy, chunk. Each move simulates a run and marks it. Without a running kernel, the figure of
 # waiting above and that of goodput below are the same pictures, standing still.
 
 # %% role="exercise" grade_id="w4-2-goodput" points=3
@@ -365,10 +376,10 @@ print(f"{tariff.provider}, ${tariff.usd_per_hour:.2f} an hour, {tariff.date}; hi
 for policy in policies:
     draws = sorted(replace(engine, seed=seed).highest_rate(policy, digits=1.5) for seed in range(3))
     bills = [bill(tariff=tariff, num_replicas=fleet_rate / kept) for kept in (draws[-1], draws[0])]
-    dollars = " to ".join(f"${found.billed_usd_per_month:,.0f}" for found in bills)
-    replicas = " to ".join(f"{found.num_replicas_billed:,}" for found in bills)
+    dollars = " to ".join(dict.fromkeys(f"${found.billed_usd_per_month:,.0f}" for found in bills))
+    replicas = " to ".join(dict.fromkeys(f"{found.num_replicas_billed:,}" for found in bills))
     print(f"{policy.name:<16} {draws[0]:6.3g} to {draws[-1]:6.3g} /s each, {replicas:>14} replicas, {dollars} a month")
-print(f"other on-demand offers of this chip: ${min(market):.2f} to ${max(market):.2f} an hour")
+print(f"on-demand offers of this chip: ${min(market):.2f} to ${max(market):.2f} an hour")
 goodput_figure(curves)
 
 # %%
@@ -380,8 +391,8 @@ load_dial(engine, curves, slots=slots, rate=3.0 * rate, chunk=chunk)
 # **Discuss.** A colleague shows that static batching reached 96 % useful rows on your traffic, so the new scheduler
 # would gain 4 %. Which two things would you ask to see before you agree?
 #
-# - The waste of static batching is one mean over one expected maximum: 1/H_B of the rows is useful for memoryless
-#   lengths, all of them for equal lengths. Rows are not seconds: the machine turned 4.05 into 2.75.
+# - The waste of static batching is one mean over one expected maximum: $1/H_B$ of the rows are useful for long
+#   memoryless answers, all of them for equal ones. Rows are not seconds: the machine turned 4.05 into 2.75.
 # - At a load that both can carry, a scheduler changes no throughput and no pace. It changes the wait, and where the
 #   knee lies; so buy by goodput under a promise.
 # - A token budget at the ridge point hides prompts behind the reading of weights: more throughput *and* shorter gaps,

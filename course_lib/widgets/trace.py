@@ -1,11 +1,11 @@
-"""Interactive views of a trace. The figure and the table are those of :mod:`course_lib.plotting_trace`."""
+"""Interactive views of a trace. The figure and the table are those of :mod:`course_lib.plotting.trace`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import InvalidInputError
-from course_lib.plotting_trace import ACTIVATIONS, network_trace, work_figure
+from course_lib.plotting.trace import ACTIVATIONS, network_trace, work_figure
 
 if TYPE_CHECKING:
     from ipywidgets import VBox
@@ -39,7 +39,7 @@ def work_explorer(*, batch: int, widths: tuple[int, ...]) -> VBox:
     import ipywidgets as widgets
 
     style = {"description_width": "9em"}
-    options: dict[str, Any] = {"continuous_update": False, "style": style}
+    options: dict[str, Any] = {"continuous_update": False, "style": style, "layout": {"width": "36em"}}
     controls = {
         "batch": widgets.IntSlider(value=batch, min=1, max=MAX_BATCH, description="batch [samples]", **options),
         "width": widgets.IntSlider(value=widths[1], min=1, max=MAX_WIDTH, description="hidden width", **options),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from course_lib.errors import InvalidInputError, TraceATensorError
 from course_lib.journey import Journey
 from course_lib.plotting import COLORS, MARKERS, Figure, canvas
-from course_lib.plotting_bill import SIZE_NAMES
-from course_lib.plotting_journey import dollar_axis
+from course_lib.plotting.bill import SIZE_NAMES
+from course_lib.plotting.journey import dollar_axis
 from course_lib.serving.shape_record import ModelShape
 from course_lib.units import format_usd
 

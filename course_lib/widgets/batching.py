@@ -1,11 +1,11 @@
-"""Interactive view of load and batching, drawn by the functions of :mod:`course_lib.plotting_batching`."""
+"""Interactive view of load and batching, drawn by the functions of :mod:`course_lib.plotting.batching`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from course_lib.plotting_batching import Engine, LoadCurve, goodput_figure, ttft_figure
+from course_lib.plotting.batching import Engine, LoadCurve, goodput_figure, ttft_figure
 from course_lib.serving import Policy, chunked_prefill, continuous_batching, static_batching
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ __all__ = ["load_dial"]
 def load_dial(engine: Engine, curves: Sequence[LoadCurve], *, slots: int, rate: float, chunk: int) -> VBox:
     """Load, policy and chunk: each move simulates the run and marks it on the curves.
 
-    Without a running kernel use :func:`course_lib.plotting_batching.ttft_figure` and
-    :func:`~course_lib.plotting_batching.goodput_figure`: the same pictures, standing still.
+    Without a running kernel use :func:`course_lib.plotting.batching.ttft_figure` and
+    :func:`~course_lib.plotting.batching.goodput_figure`: the same pictures, standing still.
 
     Args:
         engine: the replica.

@@ -14,8 +14,8 @@ from typing import Any
 from course_lib.errors import InvalidInputError
 from course_lib.journey import Journey
 from course_lib.plotting import Figure
-from course_lib.plotting_bill import SIZE_NAMES, along, next_step, staircase, tornado, what_moved_it
-from course_lib.plotting_bill_strip import link_strip
+from course_lib.plotting.bill import SIZE_NAMES, along, next_step, staircase, tornado, what_moved_it
+from course_lib.plotting.bill_strip import link_strip
 from course_lib.serving import ModelShape
 from course_lib.units import format_usd
 
@@ -169,7 +169,7 @@ def bill_explorer(base: Journey | None = None, start: Journey | None = None) -> 
     start = start or base
     if importlib.util.find_spec("ipywidgets") is None or not isinstance(start.model, ModelShape):
         return journey_view(start, base)
-    from course_lib.widgets_journey_controls import Explorer
+    from course_lib.widgets.journey_controls import Explorer
 
     return Explorer(base, start).box
 

@@ -1,11 +1,11 @@
-"""Sliders of lesson 3.1; everything shown is drawn by :mod:`course_lib.plotting_attention`."""
+"""Sliders of lesson 3.1; everything shown is drawn by :mod:`course_lib.plotting.attention`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from course_lib.optimization import AttentionShape
-from course_lib.plotting_attention import traffic_figure
+from course_lib.plotting.attention import traffic_figure
 
 __all__ = ["attention_view"]
 

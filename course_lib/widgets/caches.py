@@ -1,10 +1,10 @@
-"""Interactive views of caches, drawn by the functions of :mod:`course_lib.plotting_caches`."""
+"""Interactive views of caches, drawn by the functions of :mod:`course_lib.plotting.caches`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from course_lib.plotting_caches import TileCurves, tile_dial_figure
+from course_lib.plotting.caches import TileCurves, tile_dial_figure
 
 if TYPE_CHECKING:
     from ipywidgets import VBox
@@ -15,7 +15,7 @@ __all__ = ["tile_dial"]
 def tile_dial(tiled: TileCurves, *, tile: int, num_lines: int) -> VBox:
     """Two sliders, tile and capacity, that move the point on the miss curve.
 
-    Without a running kernel use :func:`course_lib.plotting_caches.tile_dial_figure`: the same picture, standing still.
+    Without a running kernel use :func:`course_lib.plotting.caches.tile_dial_figure`: the same picture, standing still.
 
     Args:
         tiled: curves of all tiles.

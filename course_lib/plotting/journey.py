@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.errors import InvalidInputError
 from course_lib.journey import Band, Diff, Journey, Link, Sensitivity, format_link
 from course_lib.plotting import COLORS, MARKERS, Figure, canvas
-from course_lib.plotting_bill import SIZE_NAMES
+from course_lib.plotting.bill import SIZE_NAMES
 from course_lib.units import format_seconds, format_usd
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Figures written as SVG by hand: a page that answers each move of a slider has no time for a plotting library.
 
-Four primitives and a scale; the figures themselves stand in :mod:`course_lib.plotting_bill`.
+Four primitives and a scale; the figures themselves stand in :mod:`course_lib.plotting.bill`.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def _load_figure(
     ends = "; ".join(f"{name} {number.format(v[0])} to {number.format(v[-1])}" for name, v in zip(names, readings))
     with canvas(
         alt=f"{ylabel} against offered load from {rates[0]:g} to {rates[-1]:g} requests/s: {ends}.",
-        caption=caption, xlabel="offered load [requests/s]", ylabel=ylabel,
+        caption=caption, xlabel="offered load [requests/s]", ylabel=ylabel, width=8.4,
         table=(("offered [requests/s]", *names), *rows),
     ) as (axes, finish):  # fmt: skip
         for curve, values in zip(curves, readings):
@@ -169,7 +169,7 @@ def _load_figure(
             axes.set_yscale("log")
         else:
             axes.plot(rates, rates, "--", color=COLORS["assumed"], linewidth=1.2, label="every request good")
-        axes.legend(loc="upper left")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
         return finish()
 
 
@@ -222,11 +222,11 @@ def _draw_dial(
     axes.plot(gaps, rates, "-", color=color, linewidth=1)
     for budget, gap, rate, good in zip(budgets, gaps, rates, best):
         axes.plot([gap], [rate], "o", color=color, markersize=8, markerfacecolor=color if good else "white")
-        place = (-24, 2) if good else (7, 5)
+        place = (-26, -3) if good else (7, 5)
         axes.annotate(str(budget), (gap, rate), xytext=place, textcoords="offset points", fontsize=9)
     axes.set_xscale("log")
     ticks = [t for t in (5, 6, 7, 8, 10, 15, 20, 30, 50, 100, 200, 500) if gaps[0] * 0.9 <= t <= gaps[-1] * 1.2]
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlim(right=gaps[-1] * 1.25)
+    axes.set_xlim(gaps[0] * 0.85, gaps[-1] * 1.25)
     axes.set_ylim(bottom=0)

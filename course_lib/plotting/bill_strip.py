@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from course_lib.journey import Journey
 from course_lib.plotting import COLORS, Figure
-from course_lib.plotting_svg import drawing, rect, text
+from course_lib.plotting.svg import drawing, rect, text
 from course_lib.units import format_seconds, format_usd
 
 __all__ = ["STRIP", "Box", "boxes", "link_strip"]

@@ -1,6 +1,6 @@
 """Figures of a bill, drawn fast enough to follow a slider: the staircase, what moved it, what would move it.
 
-They show what :mod:`course_lib.plotting_journey` shows, of the invoice and without a plotting library. Each reads
+They show what :mod:`course_lib.plotting.journey` shows, of the invoice and without a plotting library. Each reads
 journeys and computes nothing of its own but places on the page.
 """
 
@@ -14,7 +14,7 @@ from itertools import pairwise
 from course_lib.errors import TraceATensorError
 from course_lib.journey import Journey, Sensitivity
 from course_lib.plotting import COLORS, Figure
-from course_lib.plotting_svg import Scale, circle, drawing, line, path, rect, text, ticks
+from course_lib.plotting.svg import Scale, circle, drawing, line, path, rect, text, ticks
 from course_lib.serving import ModelShape
 from course_lib.units import format_usd
 
