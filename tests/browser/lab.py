@@ -234,6 +234,20 @@ class Notebook:
             )
         )
 
+    def settle(self) -> None:
+        """Until every cell is drawn, every formula set and nothing has moved for ten frames."""
+        self.page.wait_for_function(
+            """async () => {
+                const notebook = window.jupyterapp.shell.currentWidget.content;
+                if (!notebook.widgets.every(cell => cell.isAttached && !cell.isPlaceholder())) return false;
+                const cells = [...document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell')];
+                const height = () => cells.reduce((sum, cell) => sum + cell.getBoundingClientRect().height, 0);
+                const before = height();
+                for (let i = 0; i < 10; i++) await new Promise(requestAnimationFrame);
+                return before === height();
+            }"""
+        )
+
     def close(self) -> None:
         """Stop the notebook's kernel; the next one finds the memory free."""
         self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")

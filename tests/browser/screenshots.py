@@ -22,11 +22,14 @@ LARGEST = 16_000  # pixels; a browser draws no higher picture
 
 def photograph(notebook: Notebook, path: Path) -> int:
     """PNG parts of the whole notebook, named after ``path``; returns how many."""
-    page, front = notebook.page, notebook.front.locator(".jp-WindowedPanel-outer, .jp-Notebook").first
+    page, cells = notebook.page, notebook.front.locator(".jp-Cell")
     page.set_viewport_size({"width": WIDTH, "height": LARGEST})
     page.evaluate("window.jupyterapp.shell.collapseLeft()")
-    bottom = notebook.front.locator(".jp-Cell").last.bounding_box()
-    top = front.bounding_box()
+    notebook.settle()
+    page.evaluate("""() => document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) *')
+        .forEach(part => { if (part.scrollTop) part.scrollTop = 0; })""")
+    notebook.settle()
+    top, bottom = cells.first.bounding_box(), cells.last.bounding_box()
     height = bottom["y"] + bottom["height"] - top["y"]
     parts = math.ceil(height / PART_HEIGHT)
     for part in range(parts):

@@ -9,7 +9,7 @@
 # > values → tensor → work (FLOPs, bytes) → machine (caches, HBM) → optimization → serving → dollars
 #
 # **Now run this page:** menu *Run*, then *Run All Cells*. It ends at your map of the course. Only five minutes? Open
-# [the last lesson](week4_serving/w4_5_dimension_to_bill.ipynb), run it all, and move a slider.
+# [lesson 4.5](week4_serving/w4_5_dimension_to_bill.ipynb), run it all, and move a slider.
 
 # %% [markdown]
 # ## Who are you?
