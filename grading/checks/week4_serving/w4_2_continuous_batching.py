@@ -508,20 +508,29 @@ EXERCISES = (
     ),
     Exercise(
         id="w4-2-admit",
-        title="The admission step of a scheduler: first come, first served, within slots and blocks.",
+        title="Admission, first come, first served, within slots and blocks; a case's requests are (arrives at [s], "
+        "prompt, max_output).",
         points=4,
         expected=admission,
         probe=run_admission,
         cases=(
             (((0, 4, 5), (0, 4, 1), (1, 3, 2)), 2, 3, 4),
             (((0, 8, 5), (0, 10, 7), (0, 3, 2), (0, 2, 2)), 3, 5, 4),
-            (((0, 6, 4), (0, 1, 3), (0, 2, 2), (0, 9, 5), (1, 3, 3), (2, 1, 6), (4, 7, 1), (5, 2, 8)), 3, 7, 3),
+            (((0, 3, 4), (0, 1, 3), (0, 2, 2), (0, 9, 5), (1, 3, 3), (2, 1, 6), (4, 7, 1), (5, 2, 8)), 3, 7, 3),
             (((0, 9, 9), (0, 5, 6), (1, 2, 3), (1, 11, 4), (1, 3, 3), (2, 6, 9), (2, 1, 1), (3, 4, 8)), 2, 8, 5),
         ),
         draw=_draw_admission,
-        diagnoses=tuple(
-            Diagnosis(name=name, wrong=_wrong_admission(admit), hint=_ADMISSION_HINTS[name])
-            for name, admit in WRONG_ADMISSIONS.items()
+        diagnoses=(
+            Diagnosis(
+                name="admits-nobody",
+                predicate=lambda got, right, *inputs: got["went wrong"] != "nothing" and not got["order of admission"],
+                hint="Not one request was started on these traces. In the smallest case the engine stands idle with "
+                "two free slots: what keeps your function from taking the head of the queue?",
+            ),
+            *(
+                Diagnosis(name=name, wrong=_wrong_admission(admit), hint=_ADMISSION_HINTS[name])
+                for name, admit in WRONG_ADMISSIONS.items()
+            ),
         ),
         concept="Two resources must both last: a slot now, and blocks until the end. Walk from the head of the queue, "
         "take what fits off both, and stop at the first that does not fit.",
@@ -591,7 +600,8 @@ EXERCISES = (
     ),
     Exercise(
         id="w4-2-goodput",
-        title="Requests per second that kept both promises, from the rows of a served trace.",
+        title="Requests per second that kept both promises; a case's requests are (arrives at [s], prompt, output), "
+        "served before your function sees them.",
         points=3,
         unit="requests/s",
         expected=goodput,

@@ -267,6 +267,7 @@ PROOFS = (
             Mutant(name="same-blocks-twice", answer=admitting(up, keep=True)),
             Mutant(name="one-block-spare", answer=admitting(up, exact=False)),
             Mutant(name="slots-forgotten", answer=admitting(up, mind_slots=False)),
+            Mutant(name="admits-nobody", answer=lambda waiting, slots, blocks, size: []),
         ),
         extra_cases=((((0, 1, 1),), 1, 1, 1), (((0, 5, 1), (9, 5, 1)), 4, 2, 4)),
     ),

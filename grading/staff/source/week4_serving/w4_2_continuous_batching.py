@@ -155,7 +155,7 @@ policies = static_batching(slots), continuous_batching(slots), chunked_prefill(c
 reveal("w4-2-useful-rows", lambda: full_queue[slots // 4].slot_utilization)
 
 # %%
-print("   B   counted    on these lengths   exact for the law     limit   one standard error")
+print(f"{'B':>4} {'counted':>10} {'on these lengths':>18} {'exact for the law':>19} {'1/H_B':>8} {'standard error':>16}")
 for batch, report in full_queue.items():
     drawn = report.requests_trace.output_tokens.reshape(-1, batch)  # (batches, B)
     longest_of_each = drawn.max(axis=1)
@@ -163,8 +163,7 @@ for batch, report in full_queue.items():
     residual = drawn.sum(axis=1) - on_lengths * batch * longest_of_each
     error = residual.std() * np.sqrt(len(drawn)) / (batch * longest_of_each.sum())  # of a ratio of two means
     exact, limit = static_slot_utilization(mean_output_tokens, batch), 1 / harmonic_number(batch)
-    print(f"{batch:4}   {report.slot_utilization:.6f}   {on_lengths:.6f}           {exact:.4f}             "
-          f"{limit:.4f}    {error:.4f}")
+    print(f"{batch:4} {report.slot_utilization:10.6f} {on_lengths:18.6f} {exact:19.4f} {limit:8.4f} {error:16.4f}")
 
 # %% [markdown]
 # A batch lasts as long as its longest answer, so the share is one mean over one expected maximum. All of $B$ answers
@@ -227,7 +226,8 @@ ttft_figure(curves)
 # There is the puzzle: 3.9 a second in all three, TPOT about 7 ms in all three, and a median wait of 3.8707 s, 0.0305 s
 # and 0.0395 s. Continuous batching made nobody's tokens come faster; its TPOT is even a little longer. It took away the
 # wait for strangers' longest answers, and moved the **knee**, the load at which the queue starts to grow, from 5 to
-# 13.6 a second. Past a knee the height says little: serve twice as many requests and it doubles.
+# 13.6 a second. Past a knee there is no such thing as the wait, only the length of the trace:
+# 2,000 requests at 16 a second wait 9 s, 4,000 of them 14 s.
 #
 # ## A newcomer stalls everyone
 #
