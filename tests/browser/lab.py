@@ -241,6 +241,7 @@ class Notebook:
                 const notebook = window.jupyterapp.shell.currentWidget.content;
                 if (!notebook.widgets.every(cell => cell.isAttached && !cell.isPlaceholder())) return false;
                 const cells = [...document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell')];
+                if (cells.length !== notebook.model.cells.length) return false;
                 const height = () => cells.reduce((sum, cell) => sum + cell.getBoundingClientRect().height, 0);
                 const before = height();
                 for (let i = 0; i < 10; i++) await new Promise(requestAnimationFrame);

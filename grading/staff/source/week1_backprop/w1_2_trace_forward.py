@@ -128,8 +128,8 @@ check("w1-2-linear-flops", linear_flops)
 # %% [markdown]
 # ## Exercise 2: the bytes of a linear layer
 #
-# The first product above reads `x` (32 x 64) and the weights (64 x 128) and writes 32 x 128, all fp32: 8,192
-# + 32,768 + 16,384 = 57,344 B. The counter agrees (open the numbers under the figure).
+# The first product above reads `x` (32 x 64) and the weights (64 x 128) and writes 32 x 128, all fp32: 8,192 +
+# 32,768 + 16,384 = 57,344 B. The counter agrees (open the numbers under the figure).
 #
 # Models are often served with weights in fewer **bits** than the activations. Write the general rule: input
 # and result in `activation_bits` an element, weights in `weight_bits`; each operand read once, the result

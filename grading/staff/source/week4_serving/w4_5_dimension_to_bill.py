@@ -253,8 +253,8 @@ print("Shapley:", ", ".join(f"{name} {usd:+,.0f}" for name, usd in journey.diff(
 what_moved_it(journey, base)[0]
 
 # %% [markdown]
-# Together they cost \$1,295, less than a replica's rounding: the invoice does not move at all. The sum is the same in
-# both orders, the shares are not: INT4 saved \$70 or \$15,872, as you like to tell it. The Shapley value takes
+# Together they cost **\$1,295**, less than a replica's rounding: the invoice does not move at all. The sum is the same in
+# both orders, the shares are not: INT4 saved **\$70** or **\$15,872**, as you like to tell it. The Shapley value takes
 # the mean over all orders: no order is favoured, what changes nothing gets nothing, and the shares add up to the cent.
 # It is a convention, and a fair one; it is no cause that you could measure on its own.
 #
