@@ -230,6 +230,11 @@ EXERCISES = (
                 hint="The first number is the hits. Count the accesses that did not find their line.",
             ),
             Diagnosis(
+                name="bytes-written-back",
+                wrong=lambda a, w, n, b: (lru_cache(a, w, n, b)[0], b * lru_cache(a, w, n, b)[1]),
+                hint="The second number is the bytes that are written back. Count lines, as for the misses.",
+            ),
+            Diagnosis(
                 name="answers-swapped",
                 wrong=lambda a, w, n, b: lru_cache(a, w, n, b)[::-1],
                 hint="Both counts are right and stand in the other order: misses first, then lines written back.",
@@ -282,6 +287,21 @@ EXERCISES = (
                 wrong=_per_order(jki=lambda n, L: 2 * n**3 // L + n**2),
                 hint="In jki you let neighbours share a line. The inner loop goes down two columns; when the next "
                 "column comes, are the lines of the last one still there? Two columns do not fit.",
+            ),
+            Diagnosis(
+                name="column-of-B-shared",
+                wrong=_per_order(jki=lambda n, L: 2 * n**3 + n**2 // L),
+                hint="In jki the two columns of the inner loop are right. B[k,j] goes down a column too, one step for "
+                "each sweep of i: is its line still there when the next j comes?",
+            ),
+            Diagnosis(
+                name="column-never-stays",
+                wrong=lambda order, n, L: (
+                    {"ijk": n**3 + 2 * n**2 // L, "jik": n**3 + n**3 // L + n**2}.get(order)
+                    or _FORM_OF[_TWIN[order]](n, L)
+                ),
+                hint="In ijk and jik you miss at each step down B's column. The exercise gives the cache room for one "
+                "column: who else walks down those lines soon after?",
             ),
             Diagnosis(
                 name="one-column-of-two",
@@ -344,26 +364,31 @@ EXERCISES = (
                 "not.",
             ),
             Diagnosis(
+                name="ends-swapped",
+                wrong=lambda n, L: (n * n // L + n, 2 * n // L + 2),
+                hint="Both ends are right and stand in the other order: the smallest first.",
+            ),
+            Diagnosis(
                 name="one-row-forgotten",
-                wrong=lambda n, L: (n // L + 2, n * n // L + n),
+                predicate=lambda got, expected, n, L: got[0] == n // L + 2,
                 hint="B's row must outlive more than itself: between two uses of a line of it, which other row is "
                 "walked along too?",
             ),
             Diagnosis(
                 name="lines-of-A-forgotten",
-                wrong=lambda n, L: (2 * n // L, n * n // L + n),
+                predicate=lambda got, expected, n, L: got[0] == 2 * n // L,
                 hint="The two rows are there. A stands still in the inner loop, but it is touched, and twice: by this "
                 "i and by the next. Its lines take room.",
             ),
             Diagnosis(
                 name="fits-when-C-fits",
-                wrong=lambda n, L: (2 * n // L + 2, n * n // L),
+                predicate=lambda got, expected, n, L: got[1] == n * n // L,
                 hint="The form does not end when C alone fits. Something else is walked down at the same time, and "
                 "its lines stand between too.",
             ),
             Diagnosis(
                 name="all-three-fit",
-                wrong=lambda n, L: (2 * n // L + 2, 3 * n * n // L),
+                predicate=lambda got, expected, n, L: got[1] == 3 * n * n // L,
                 hint="Long before everything fits, something begins to stay. Follow the first line of A from one k to "
                 "the next.",
             ),
@@ -400,6 +425,12 @@ EXERCISES = (
                 name="first-pass-forgotten",
                 wrong=lambda s, c, p, a: min(s, c) / s if a or s <= c else 0.0,
                 hint="You let the first pass hit. The cache starts empty, so every line misses once.",
+            ),
+            Diagnosis(
+                name="cache-over-scan",
+                wrong=lambda s, c, p, a: (p - 1) / p if s <= c else c / s,
+                hint="You give every scan that is too long the share c / s. Ask two things: does a forward scan keep "
+                "any line until its next turn, and can the first pass hit?",
             ),
             Diagnosis(
                 name="turning-ignored",
@@ -465,6 +496,12 @@ EXERCISES = (
                 "and still miss less. Compare counts, not forms.",
             ),
             Diagnosis(
+                name="two-tiles-must-fit",
+                wrong=_rule(lambda n, L, lines: _largest_tile(n, L, lines, 2)),
+                hint="You let two whole tiles fit. In LRU one tile stays while the other two arrays pass by: a row of "
+                "each, or all of it? Let the counts decide.",
+            ),
+            Diagnosis(
                 name="one-tile-must-fit",
                 wrong=_rule(lambda n, L, lines: _largest_tile(n, L, lines, 1)),
                 hint="You fill the cache with one tile to the last line. Then A's and C's lines push parts of it out.",
@@ -478,7 +515,7 @@ EXERCISES = (
                 name="smaller-is-safer",
                 wrong=_rule(lambda n, L, lines: L),
                 hint="The smallest tile fits in any cache and fetches A and B n/b times. What does a larger cache "
-                "allow?",
+                "allow? (If you ran the loops: `misses` takes the cache in bytes.)",
             ),
             Diagnosis(
                 name="elements-not-lines",

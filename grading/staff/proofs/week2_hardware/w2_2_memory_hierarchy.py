@@ -144,6 +144,15 @@ def misses_shared_columns(order, n, L):
     return n * n + 2 * n**3 // L if order == "jki" else misses_by_arrays(order, n, L)
 
 
+def misses_with_rows_of_b(order, n, L):
+    return n**3 + n**3 + n * n / L if order == "jki" else misses_by_arrays(order, n, L)
+
+
+def misses_at_every_step_down(order, n, L):
+    b = {"ijk": n**3 - n**3 // L, "jik": n**3 - n**2 // L}.get(order, 0)  # what B misses more
+    return misses_by_arrays(order, n, L) + b
+
+
 def misses_one_column(order, n, L):
     return n**3 * (1 + 1 / L) + n * n if order == "jki" else misses_by_arrays(order, n, L)
 
@@ -241,6 +250,10 @@ PROOFS = (
             Mutant(name="read-cleans-the-line", answer=_variant(keep_dirty=False)),
             Mutant(name="one-line-too-many", answer=_variant(extra=1)),
             Mutant(name="hits-for-misses", answer=hits),
+            Mutant(
+                name="bytes-written-back",
+                answer=lambda a, w, n, b: (_ordered(a, w, n, b)[0], _ordered(a, w, n, b)[1] * b),
+            ),
             Mutant(name="answers-swapped", answer=lambda a, w, n, b: _ordered(a, w, n, b)[::-1]),
         ),
         extra_cases=(
@@ -257,6 +270,8 @@ PROOFS = (
             Mutant(name="order-does-not-matter", answer=misses_for_ijk),
             Mutant(name="all-orders-but-jki-alike", answer=misses_two_kinds),
             Mutant(name="column-walk-once-per-line", answer=misses_shared_columns),
+            Mutant(name="column-of-B-shared", answer=misses_with_rows_of_b),
+            Mutant(name="column-never-stays", answer=misses_at_every_step_down),
             Mutant(name="one-column-of-two", answer=misses_one_column),
             Mutant(name="still-is-free", answer=misses_without_the_still_one),
             Mutant(name="elements-not-lines", answer=misses_in_numbers),
@@ -271,6 +286,8 @@ PROOFS = (
             Mutant(name="region-of-ikj", answer=lambda n, L: (2 * n // L + 2, (n * n + 2 * n) // L)),
             Mutant(name="last-wrong-sizes", answer=lambda n, L: (2 * (n // L) + 1, n * (n // L + 1) + 1)),
             Mutant(name="elements-not-lines", answer=lambda n, L: (2 * n + 2, n * (n + 1))),
+            Mutant(name="ends-swapped", answer=lambda n, L: (n + n * n // L, 2 + 2 * n // L)),
+            Mutant(name="one-row-forgotten", label="both ends", answer=lambda n, L: (n // L + 2, n * n // L)),
             Mutant(name="one-row-forgotten", answer=lambda n, L: (n // L + 2, n * n // L + n)),
             Mutant(name="lines-of-A-forgotten", answer=lambda n, L: (n // L + n // L, n * n // L + n)),
             Mutant(name="fits-when-C-fits", answer=lambda n, L: (2 * n // L + 2, n * n // L)),
@@ -286,6 +303,7 @@ PROOFS = (
         mutants=(
             Mutant(name="share-that-fits", answer=fraction(lambda s, c, a: min(s, c))),
             Mutant(name="first-pass-forgotten", answer=lambda s, c, p, a: 1.0 if s <= c else (c / s if a else 0.0)),
+            Mutant(name="cache-over-scan", answer=lambda s, c, p, a: c / s if s > c else 1 - 1 / p),
             Mutant(name="turning-ignored", answer=fraction(lambda s, c, a: s if s <= c else 0)),
             Mutant(name="turning-cures-all", answer=fraction(lambda s, c, a: s if a or s <= c else 0)),
             Mutant(name="one-line-too-strict", answer=fraction(lambda s, c, a: min(s, c) if a else s * (s < c))),
@@ -310,6 +328,7 @@ PROOFS = (
         mutants=(
             Mutant(name="three-tiles-must-fit", answer=largest(lambda b, L, lines: 3 * b * b <= lines * L)),
             Mutant(name="four-tiles-must-fit", answer=largest(lambda b, L, lines: 4 * b * b <= lines * L)),
+            Mutant(name="two-tiles-must-fit", answer=largest(lambda b, L, lines: 2 * b * b <= lines * L)),
             Mutant(name="one-tile-must-fit", answer=largest(lambda b, L, lines: b * b // L <= lines)),
             Mutant(name="larger-is-better", answer=lambda n, L, lines: n),
             Mutant(name="smaller-is-safer", answer=lambda n, L, lines: L),
