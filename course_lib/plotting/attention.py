@@ -56,7 +56,7 @@ def traffic_figure(
         f"algorithm is a level line at {format_bytes(standard)}. They cross at {tie:.1f} rows. "
         + ("All these tiles fit." if all(fits) else "The tallest tiles are shaded: they do not fit on the chip."),
         caption=f"{shape.num_queries:,} queries and {shape.num_keys:,} keys of size {shape.head_size}, {itemsize} "
-        "bytes an element. Lines: closed form. Points: counted on the machine.",
+        "bytes an element. Lines: closed form." + (" Points: counted on the machine." if counted else ""),
         xlabel="query rows a tile [row]", ylabel="traffic of outer memory [MB]", height=3.8,
         table=_traffic_table(rows, moved, standard, fits, block_k, shape.head_size, itemsize),
     ) as (axes, finish):  # fmt: skip

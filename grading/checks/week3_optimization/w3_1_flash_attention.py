@@ -101,6 +101,14 @@ def _draw_stream(rng):
     return (_tiles(logits, sizes, int(rng.integers(1, 5))),)
 
 
+def _distance(got, expected):
+    """Largest relative distance; infinite where the shapes or the kinds differ."""
+    got = np.asarray(got, float)
+    if got.shape != np.shape(expected) or not np.isfinite(got).all():
+        return math.inf
+    return float((np.abs(got - expected) / np.maximum(np.abs(expected), 1e-300)).max())
+
+
 INF = math.inf
 MERGE = Exercise(
     id="w3-1-merge",
@@ -120,6 +128,12 @@ MERGE = Exercise(
     ),
     draw=_draw_stream,
     diagnoses=(
+        Diagnosis(
+            name="single-precision",
+            predicate=lambda got, expected, tiles: 0 < _distance(got, expected) < 0.05,
+            hint="The step is right and its digits are few: something in it is float32, and beside a score of 10,000 "
+            "that leaves three digits after the point. Which of your arrays is not float64?",
+        ),
         Diagnosis(
             name="sum-not-rescaled",
             wrong=_stream(_absorb(shrink_total=False)),
@@ -251,6 +265,18 @@ BYTES = Exercise(
             name="keys-without-values",
             wrong=lambda n, d, b, e: (2 + _passes(n, b)) * n * d * e,
             hint="Each query tile streams two matrices past itself. You count one.",
+        ),
+        Diagnosis(
+            name="outputs-at-every-pass",
+            wrong=lambda n, d, b, e: (1 + 3 * _passes(n, b)) * n * d * e,
+            hint="You store the whole output at every pass. One pass finishes the rows of one query tile: which rows "
+            "of O does it write?",
+        ),
+        Diagnosis(
+            name="wide-outputs-stored",
+            predicate=lambda got, expected, n, d, b, e: e != WIDE and got - expected == (WIDE - e) * n * d,
+            hint="You store the output in 4 bytes an element. The sum is kept so wide on the chip; what leaves is "
+            "the answer, and it has the format of the inputs.",
         ),
         Diagnosis(
             name="last-tile-lost",
@@ -388,6 +414,17 @@ ROOM = Exercise(
             hint="Two numbers of each row stay on the chip from the first tile of keys to the last.",
         ),
         Diagnosis(
+            name="one-statistic",
+            wrong=lambda m, d, k, e: (m - 2 * e * k * d) // (_row_bytes(d, k, e) - WIDE),
+            hint="You keep one number a row beside the output. The running softmax carries two: which one is missing?",
+        ),
+        Diagnosis(
+            name="scores-in-the-storage-format",
+            wrong=lambda m, d, k, e: (m - 2 * e * k * d) // (_row_bytes(d, k, e) + (e - WIDE) * k),
+            hint="Your scores have the format of the inputs. Look at the table again: what is made on the chip is kept "
+            "wider than what came in.",
+        ),
+        Diagnosis(
             name="everything-in-the-storage-format",
             wrong=lambda m, d, k, e: (m - 2 * e * k * d) // (e * (2 * d + 2 + k)),
             hint="You gave the sums the format of the inputs. Scores, statistics and the output's sum are kept in 4 "
@@ -433,7 +470,9 @@ ROOM = Exercise(
 
 # --- the kernel itself
 
-EXACT, UNSCALED, LOST, WILD, OFF = "exact", "as without 1/sqrt(d)", "last rows not written", "not finite", "off"
+EXACT, UNSCALED, LOST = "exact", "as without 1/sqrt(d)", "last rows not written"
+UNTOUCHED, WILD, OFF = "not written", "not finite", "off"
+BLANK = np.array(0x7FC0BEEF, np.uint32).view(np.float32)  # a NaN that no arithmetic makes
 
 
 def _inputs(num_queries, num_keys, head_size, loudness):
@@ -452,7 +491,7 @@ def tiled_evidence(num_queries, num_keys, head_size, block_q, block_k, loudness)
 def run_kernel(kernel, num_queries, num_keys, head_size, block_q, block_k, loudness):
     """Run a kernel on a machine whose chip holds its tiles and no more; watch what Python allocates beside."""
     q, k, v = _inputs(num_queries, num_keys, head_size, loudness)
-    output = np.full_like(q, np.nan)
+    output = np.full_like(q, BLANK)
     room = tile_bytes(block_q=block_q, block_k=block_k, head_size=head_size, itemsize=4).total
     ledger = scratchpad_ledger(room)
     copies = [array.copy() for array in (q, k, v)]
@@ -489,6 +528,8 @@ def _verdict(output, q, k, v):
     scores = np.abs(q @ k.T).max()  # unscaled, the larger of the two that are compared
     # A rounding of a score of size s moves its weight by s*eps; 8 roundings, values up to 5.
     close = 8 * np.finfo(np.float32).eps * max(1.0, scores) * 5
+    if (output.view(np.uint32) == BLANK.view(np.uint32)).all():
+        return UNTOUCHED
     if np.isnan(output[-1]).all() and not np.isnan(output[0]).any():
         return LOST
     if not np.isfinite(output).all():
@@ -526,6 +567,12 @@ KERNEL = Exercise(
             hint="Somewhere a T x S array came to life. The answer may be right, but this is the matrix that "
             "must never "
             "exist: at 128k tokens it is 34 GB a head.",
+        ),
+        Diagnosis(
+            name="output-not-filled",
+            predicate=lambda got, *_: got["output"] == UNTOUCHED,
+            hint="`output` is as it was handed to you. Your function is to fill that very array, by pad.store, and not "
+            "to return another.",
         ),
         Diagnosis(
             name="last-tile-lost",
@@ -640,6 +687,17 @@ FLOPS = Exercise(
             name="whole-forward-again",
             wrong=lambda n, d, k: 4 * n * n * d + n * d * -(-n // k),
             hint="You repeat the whole forward pass. Backward needs the probabilities again, not the output.",
+        ),
+        Diagnosis(
+            name="correction-counted-twice",
+            wrong=lambda n, d, k: 2 * n * n * d + 2 * n * d * -(-n // k),
+            hint="You count two for each correction. It multiplies an element by a factor; is there an add in that?",
+        ),
+        Diagnosis(
+            name="statistics-corrected-too",
+            wrong=lambda n, d, k: 2 * n * n * d + n * (d + 1) * -(-n // k),
+            hint="You also count the correction of the sums, one number a row. It is real and small; here only the "
+            "output's rows are asked for.",
         ),
         Diagnosis(
             name="rescales-statistics-only",

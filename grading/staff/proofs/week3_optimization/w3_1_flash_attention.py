@@ -113,6 +113,13 @@ def unguarded(m, ell, o, s, v):
     return n, ell * c + p.sum(), o * c + p @ v
 
 
+def in_float32(m, ell, o, s, v):
+    n = max(m, s.max())
+    z = np.float32(0 if n == -INF else n)
+    p, c = np.exp(s.astype("f4") - z), np.exp(np.float32(m) - z)
+    return n, np.float32(ell) * c + p.sum(), np.asarray(o, "f4") * c + p @ v.astype("f4")
+
+
 def forgetful(m, ell, o, s, v):
     n = s.max()
     p = np.exp(s - (0 if n == -INF else n))
@@ -270,6 +277,12 @@ def kernel_reloads_queries(q, k, v, output, block_q, block_k, ledger):
                 pad.load(q[rows])
 
 
+def kernel_returns_its_own(q, k, v, output, block_q, block_k, ledger):
+    answer = np.zeros_like(q)
+    sweep(q, k, v, answer, block_q, block_k, ledger)
+    return answer
+
+
 def variant(**wrong):
     return lambda q, k, v, output, block_q, block_k, ledger: sweep(q, k, v, output, block_q, block_k, ledger, **wrong)
 
@@ -308,6 +321,7 @@ PROOFS = (
             Mutant(name="maximum-of-the-tile-only", answer=tile_maximum),
             Mutant(name="earlier-tiles-forgotten", answer=forgetful),
             Mutant(name="masked-tile", answer=unguarded),
+            Mutant(name="single-precision", answer=in_float32),
         ),
         extra_cases=(((((0.0,), ((3,),)),),), ((((700.0, 700.0), ((1,), (2,))), ((-700.0,), ((9,),))),)),
     ),
@@ -325,6 +339,8 @@ PROOFS = (
             Mutant(name="fraction-of-a-pass", answer=lambda n, d, b, e: e * (2 * n * d + 2 * (n / b) * n * d)),
             Mutant(name="scores-stored", answer=lambda n, d, b, e: e * (2 * n * d + 2 * up(n, b) * n * d + 2 * n * n)),
             Mutant(name="elements-not-bytes", answer=lambda n, d, b, e: 2 * n * d + 2 * up(n, b) * n * d),
+            Mutant(name="outputs-at-every-pass", answer=lambda n, d, b, e: e * n * d * (1 + 3 * up(n, b))),
+            Mutant(name="wide-outputs-stored", answer=lambda n, d, b, e: n * d * (e + 2 * up(n, b) * e + 4)),
             Mutant(name="half", answer=lambda n, d, b, e: e * n * d * (1 + up(n, b))),
             Mutant(name="missing-factor-head_size", answer=lambda n, d, b, e: e * n * (2 + 2 * up(n, b))),
         ),
@@ -351,6 +367,11 @@ PROOFS = (
             Mutant(name="no-accumulator", answer=lambda m, d, k, e: (m - 2 * k * d * e) // (d * e + 8 + 4 * k)),
             Mutant(name="no-scores", answer=lambda m, d, k, e: (m - 2 * k * d * e) // (d * e + 4 * d + 8)),
             Mutant(name="no-statistics", answer=lambda m, d, k, e: (m - 2 * k * d * e) // (d * e + 4 * d + 4 * k)),
+            Mutant(name="one-statistic", answer=lambda m, d, k, e: (m - 2 * k * d * e) // (d * e + 4 * (d + 1 + k))),
+            Mutant(
+                name="scores-in-the-storage-format",
+                answer=lambda m, d, k, e: (m - 2 * k * d * e) // (e * (d + k) + 4 * (d + 2)),
+            ),
             Mutant(
                 name="everything-in-the-storage-format",
                 answer=lambda m, d, k, e: (m // e - 2 * k * d) // (d + d + 1 + 1 + k),
@@ -375,6 +396,7 @@ PROOFS = (
             Mutant(name="whole-score-matrix", answer=kernel_whole_matrix_stored, label="tile by tile"),
             Mutant(name="chip-too-small", answer=kernel_loads_all_keys),
             Mutant(name="chip-too-small", answer=variant(fresh=False), label="never freed"),
+            Mutant(name="output-not-filled", answer=kernel_returns_its_own),
             Mutant(name="last-tile-lost", answer=kernel_drops_the_rest),
             Mutant(name="scale-missing", answer=variant(scale=1.0)),
             Mutant(name="bytes-not-counted", answer=variant(load=False)),
@@ -394,6 +416,8 @@ PROOFS = (
             Mutant(name="recomputing-only", answer=lambda n, d, k: 2 * d * n**2),
             Mutant(name="multiply-add-once", answer=lambda n, d, k: n * d * (n + up(n, k))),
             Mutant(name="whole-forward-again", answer=lambda n, d, k: n * d * (4 * n + up(n, k))),
+            Mutant(name="correction-counted-twice", answer=lambda n, d, k: 2 * n * d * (n + up(n, k))),
+            Mutant(name="statistics-corrected-too", answer=lambda n, d, k: 2 * n * n * d + (n * d + n) * up(n, k)),
             Mutant(name="rescales-statistics-only", answer=lambda n, d, k: n * (2 * n * d + up(n, k))),
             Mutant(name="first-tile-free", answer=lambda n, d, k: n * d * (2 * n + up(n, k) - 1)),
             Mutant(name="last-tile-lost", answer=lambda n, d, k: n * d * (2 * n + n // k)),

@@ -130,7 +130,8 @@ reveal("w3-1-rows", lambda: break_even_block_q(num_tokens, head_size))
 # ## Why, and a trap
 #
 # The errors are distances from float64. FlashAttention is no approximation; in fp16 it is even the nearer of the two,
-# because it never rounds a probability to fp16. The tie is at 63.0 rows, just below a tile of 64.
+# because it never rounds a probability to fp16 (a GPU's kernel does, for its matrix units). The tie is at 63.0 rows,
+# just below a tile of 64.
 #
 # The plain way writes the $N\times N$ scores, reads them, writes the probabilities and reads those; Q, K, V and O move
 # once: $e\,(4N^2 + 4Nd)$ bytes, with $e$ bytes an element. FlashAttention moves no scores at all. But the chip forgets:
@@ -274,8 +275,8 @@ check("w3-1-tiled-forward", tiled_forward)
 #
 # **Predict:** FLOPs of the matrix products in one training step (forward and backward), flash divided by standard?
 # After the reveal, **Exercise 6** asks for the difference to the last FLOP. It has two parts: what the backward pass
-# computes again, and what the forward pass multiplies by corrections (the kernel here corrects its output at *every*
-# tile of keys, the first included).
+# computes again, and what the forward pass multiplies to correct the rows of its output $o$ (the kernel here does so at
+# *every* tile of keys, the first included). The one number a row for $\ell$ is not counted.
 
 # %% role="predict" id="w3-1-flops" guess="0.9 0.5 1.0"
 predict("w3-1-flops", ..., low=..., high=..., unit="times")
@@ -313,7 +314,7 @@ check("w3-1-extra-flops", extra_flops)
 # Do fewer bytes mean less time? Only where bytes bind. FlashAttention removes traffic, so the most it can give is
 # ridge point / intensity: on an H100 295 / 62 = 4.8 times, on a laptop whose ridge is 6 FLOP/B nothing. There is
 # a third engine: $4d$ FLOPs of products come with each exponential, 512 at $d=128$; an H100 can do 254 in that time
-# (Shah and others, 2024, section 3.2, state 3.9 T special functions a second). At $d=64$ the two engines tie.
+# (Shah and others, 2024, section 3.1, state 3.9 T special functions a second). At $d=64$ the two engines tie.
 
 # %%
 from course_lib.hardware import device
@@ -381,7 +382,8 @@ print(f"128 rows for standard: {band.nominal:+.1%}, over the efficiencies {band.
 # A quarter of the bill, because prefill is most of this service's time and attention grows with the square of the prompt;
 # with prompts of 2,000 tokens the same swap is worth 11 % (change the shapes cell). A third of the gain is not tiling at
 # all: with a causal mask flash skips the tiles that are all hidden, and the plain way moves them. And the choice is not
-# "flash or not" but the tile: 32 rows cost as much as no FlashAttention.
+# "flash or not" but the tile: 32 rows cost as much as no FlashAttention, and 256 rows need 297 kB on the chip, more than
+# the 233 kB of shared memory of an H100's multiprocessor (real kernels keep $o$ in registers).
 #
 # **Discuss:** a colleague doubles the head size to 256 and keeps the on-chip memory. What happens to the largest tile, to
 # the tie, to the bytes? Which of the three would a benchmark on a laptop have shown?
@@ -393,6 +395,6 @@ print(f"128 rows for standard: {band.nominal:+.1%}, over the efficiencies {band.
 #
 # Sources: Dao, Fu, Ermon, Rudra and Ré, *FlashAttention*, arXiv 2205.14135, 2022, algorithm 1, theorem 2, figure 2; Dao,
 # *FlashAttention-2*, arXiv 2307.08691, 2023, section 3; Shah and others, *FlashAttention-3*, arXiv 2407.08608, 2024,
-# section 3.2; Milakov and Gimelshein, *Online normalizer calculation for softmax*, arXiv 1805.02867, 2018; Williams,
+# section 3.1; Milakov and Gimelshein, *Online normalizer calculation for softmax*, arXiv 1805.02867, 2018; Williams,
 # Waterman and Patterson, *Roofline*, Communications of the ACM 52(4), 2009. Machines and prices: the course's data
 # files, each number with its own source.
