@@ -141,7 +141,7 @@ def roofline(
     Assumes: every byte counted goes to main memory and none is found in a cache; one rate for all operations; a
         datasheet roofline (efficiency 1) is a bound and never a prediction.
 
-    Source: Williams, Waterman and Patterson, Roofline, 2009; the exponential axis: FlashAttention-3, section 3.2.
+    Source: Williams, Waterman and Patterson, Roofline, 2009; the exponential axis: FlashAttention-3, section 3.1.
 
     >>> from types import SimpleNamespace
     >>> from course_lib.hardware.device import device
