@@ -76,10 +76,11 @@ reveal("w4-2-hand-dashes", lambda: by_hand[0].num_wasted)
 arrival, answer = np.array(hand_requests).T
 trace = RequestTrace(arrival.astype(float), np.ones_like(answer), answer, np.zeros_like(answer))
 for policy in two:
-    log = simulate(trace, step_time=AffineStepTime(fixed_seconds=1.0), policy=policy, kv_cache=PagedKVCache(99),
-                   rng=np.random.default_rng(0))
-    print(f"{policy.name:<14} first and last token, by the simulator: ", end="")
-    print(*(f"{'ABCDEFGH'[r.request_id]} {r.first_token_at_seconds:g}, {r.finish_at_seconds:g}" for r in log.requests), sep="; ")
+    log = simulate(trace, step_time=AffineStepTime(fixed_seconds=1.0), policy=policy,
+                   kv_cache=PagedKVCache(99), rng=np.random.default_rng(0))
+    instants = (f"{'ABCDEFGH'[who.request_id]} {who.first_token_at_seconds:g}, {who.finish_at_seconds:g}"
+                for who in log.requests)
+    print(f"{policy.name:<14} first and last token, by the simulator:", "; ".join(instants))
 timetable_figure(by_hand)
 
 # %% [markdown]
