@@ -14,7 +14,7 @@ from grading.capstone.recordings import Recording
 # What a model fitted on the public steps reaches with room to spare, and one at the data sheet's speed does not.
 MAX_TIME_ERROR = 0.10
 MAX_TTFT_ERROR = 0.20
-MAX_BYTES_ERROR = 0.05
+MAX_BYTES_ERROR, MIN_BYTES_SHARE = 0.05, 0.75
 MIN_TAU = 0.90
 MIN_BINDING_SHARE = 0.8
 NEAR_TIE = 0.15
@@ -44,13 +44,20 @@ def check_figures(
 
 
 def check_bytes(truth: Sequence[Recording], answers: Sequence[Mapping[str, Any]]) -> None:
-    """Bytes within their band; a cache of every query head is recognised."""
-    try:
-        check_figures(("bytes_moved",), MAX_BYTES_ERROR, truth, answers)
-    except Finding as found:
-        if _keeps_every_head(truth, answers):
-            raise Finding("kv-of-every-query-head", str(found)) from None
-        raise
+    """Bytes within their band in three of four cells; a cache of every query head is recognised.
+
+    A share and not a median: where contexts are short the weights hide the cache, whatever is wrong with it.
+    """
+    errors = log_errors("bytes_moved", truth, answers)
+    share = sum(error <= MAX_BYTES_ERROR for error in errors) / len(errors)
+    if share < MIN_BYTES_SHARE:
+        worst = max(range(len(errors)), key=errors.__getitem__)
+        high = answers[worst]["bytes_moved"] > truth[worst].measured["bytes_moved"]
+        words = (
+            f"bytes_moved: {share:.0%} of {len(errors)} cells are within {MAX_BYTES_ERROR:.0%}, needed "
+            f"{MIN_BYTES_SHARE:.0%}; worst is {truth[worst].name}, too {'high' if high else 'low'} by {errors[worst]:.0%}"
+        )
+        raise Finding("kv-of-every-query-head" if _keeps_every_head(truth, answers) else "inaccurate", words)
 
 
 def _keeps_every_head(truth: Sequence[Recording], answers: Sequence[Mapping[str, Any]]) -> bool:

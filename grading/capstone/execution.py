@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from grading.capstone.recordings import ROOT
 
 TIMEOUT_SECONDS = 300  # ends a model that never returns; no mark depends on how long one takes
 MAX_FILE_BYTES = 5_000_000
-SUFFIXES = (".py", ".json", ".csv", ".toml", ".txt", ".md")
+SUFFIXES = (".py", ".json", ".csv", ".toml", ".txt")
 UNTIMED = "elapsed_seconds"
 """The one field that may differ between two runs: a model may say how long it took itself."""
 
@@ -34,7 +35,7 @@ def answers(folder: Path, cells: Sequence[Cell], *, run: int = 1) -> list[dict[s
         Finding: it does not load, raised, or never returned.
     """
     data = json.dumps([cell.to_dict() for cell in cells])
-    result = json.loads(_run(str(folder), _digest(folder), data, run))
+    result = json.loads(_run(_Model(digest=_digest(folder), folder=folder), data, run))
     if result.get("missing"):
         raise NotAttempted
     if "error" in result:
@@ -62,15 +63,23 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in kept if path.stat().st_size <= MAX_FILE_BYTES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    """The files of a folder; the same bytes elsewhere are the same model."""
+
+    digest: str
+    folder: Path = field(compare=False)
+
+
 @lru_cache(maxsize=64)
-def _run(folder: str, digest: str, cells: str, run: int) -> str:
+def _run(model: _Model, cells: str, run: int) -> str:
     """The runner's output. Hash order differs between run 1 and run 2, so a model that leans on it is found."""
-    if not (Path(folder) / "model.py").is_file():
+    if not (model.folder / "model.py").is_file():
         return json.dumps({"missing": True})
     with tempfile.TemporaryDirectory() as scratch:
         work, source, target = Path(scratch) / "work", Path(scratch) / "cells.json", Path(scratch) / "answers.json"
         work.mkdir()
-        for path in _files(Path(folder)):
+        for path in _files(model.folder):
             shutil.copy(path, work / path.name)
         source.write_text(cells, encoding="utf-8")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TRACE_A_TENSOR")}

@@ -13,6 +13,7 @@ from course_lib.lesson.running import NotAttempted
 from grading.capstone.accuracy import MAX_TIME_ERROR, MAX_TTFT_ERROR, check_bytes, check_figures, check_ranking
 from grading.capstone.contract import check_contract, check_reproducible, check_sound, soundness_cells
 from grading.capstone.execution import answers
+from grading.capstone.findings import Finding
 from grading.capstone.memo import Effect, Memo, read_memo
 from grading.capstone.optimization import Repetitions, check_ablation, check_gain, check_losing, check_memo
 from grading.capstone.records import Cell
@@ -165,8 +166,6 @@ def _answers(folder: Path, held: Court) -> Sequence[Mapping[str, Any]]:
 
 def judge_part(name: str, folder: Path, held: Court) -> float:
     """Points of one part; 0 for a Finding or a stub."""
-    from grading.capstone.findings import Finding
-
     points, part = PARTS[name]
     try:
         part(folder, held)

@@ -55,6 +55,7 @@ class Memo:
         losing_regime: fields of traffic, engine or ``machine`` that make the same change lose.
         losing_percent: what the model says the change does there.
         reversal_condition: when to take the change back, with a number.
+        problems: what is wrong with alternatives and reversal; it costs the memo's points and no others.
     """
 
     baseline: Cell
@@ -67,6 +68,7 @@ class Memo:
     losing_regime: Mapping[str, Any]
     losing_percent: float
     reversal_condition: str
+    problems: tuple[Finding, ...] = ()
 
     @property
     def optimized(self) -> Cell:
@@ -122,8 +124,6 @@ def read_memo(path: Path) -> Memo:
         # Each cell is built once here, so that a value no record takes is said of the memo.
         for cell in (memo.optimized, memo.ablated, *memo.losing_pair):
             cell.machine.kv_blocks(cell.config)
-        for other in memo.alternatives:
-            memo.baseline.with_changes(**other.change)
     except TraceATensorError as error:
         raise Finding("field-wrong", str(error)) from None
     return memo
@@ -139,17 +139,21 @@ def _memo(data: Mapping[str, Any]) -> Memo:
         raise Finding("one-change", "change names one field of the engine; whatever else you set goes into enabling")
     regime = dict(_table("losing_regime", data["losing_regime"]))
     losing = _number("losing_regime.predicted_percent", regime.pop("predicted_percent", None))
-    reversal = data["reversal_condition"]
-    _check_reversal(reversal)
+    baseline, reversal, problems = recording(str(data["baseline"])).cell, data["reversal_condition"], []
+    try:
+        _check_reversal(reversal)
+        alternatives = _alternatives(data["alternatives"], baseline)
+    except Finding as found:
+        problems, alternatives = [found], ()
     return Memo(
-        baseline=recording(str(data["baseline"])).cell, change=change, enabling=enabling, predicted=effect,
+        baseline=baseline, change=change, enabling=enabling, predicted=effect,
         measured_percent=_number("measured_effect.percent", _table("measured_effect", data["measured_effect"]).get("percent")),
-        error_bar=_number("error_bar", data["error_bar"]), alternatives=_alternatives(data["alternatives"]),
-        losing_regime=regime, losing_percent=losing, reversal_condition=reversal,
+        error_bar=_number("error_bar", data["error_bar"]), alternatives=alternatives,
+        losing_regime=regime, losing_percent=losing, reversal_condition=str(reversal), problems=tuple(problems),
     )  # fmt: skip
 
 
-def _alternatives(value: Any) -> tuple[Alternative, ...]:
+def _alternatives(value: Any, baseline: Cell) -> tuple[Alternative, ...]:
     if not isinstance(value, list) or len(value) < MIN_ALTERNATIVES:
         raise Finding("alternatives", f"alternatives has at least {MIN_ALTERNATIVES} tables [[alternatives]]")
     found = []
@@ -159,6 +163,10 @@ def _alternatives(value: Any) -> tuple[Alternative, ...]:
         if not change:
             raise Finding("alternatives", f"alternative {number} changes nothing")
         percent = _number(f"alternative {number}, predicted_percent", table.get("predicted_percent"))
+        try:
+            baseline.with_changes(**change)
+        except TraceATensorError as error:
+            raise Finding("alternatives", f"alternative {number}: {error}") from None
         found.append(Alternative(change=change, percent=percent))
     return tuple(found)
 

@@ -93,6 +93,8 @@ def check_memo(memo: Memo, committed: Effect | None, model: Mapping[str, float],
 
     ``model`` holds the model's own effects: "change", "losing", and "alternative 1", ... in per cent.
     """
+    if memo.problems:
+        raise memo.problems[0]
     if committed is None:
         raise Finding("not-committed", "no interval was committed with predict() for capstone-effect")
     for name in ("percent", "low", "high"):
