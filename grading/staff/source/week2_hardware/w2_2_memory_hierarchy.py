@@ -290,8 +290,9 @@ size_sweep_figure(sizes, l1, element_bytes=element_bytes)
 # %% [markdown]
 # It is the cliff again, in miniature. The column's 128 lines fall into 8 of the 64 sets, 16 lines in each set of 8
 # places, visited in turn: a cyclic scan twice too long. Every write misses (16,384), plus A's 1,024 lines. With 132
-# numbers a row is 8.25 lines, so the column walks through all sets and fits. Hence the old advice to **pad** a
-# power-of-two row; a tiled transpose cures it too.
+# numbers a row is 8.25 lines, so the column walks through all sets and fits. Nor is 128 bad as a power of two: at 192 a
+# row is 12 lines, which share the factor 4 with 64, so the column meets 64 / 4 = 16 sets, 12 lines in each. Hence the old
+# advice to **pad** such rows; a tiled transpose cures it too.
 #
 # ## What it costs
 #
