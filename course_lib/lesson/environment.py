@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,16 +32,16 @@ COMFORTABLE_MEMORY_BYTES = 2 * GB
 TORCH = "torch==2.13.0"
 """The release that the course is tested with, as in pyproject.toml."""
 _TORCH_CURE = (
-    f"in a new cell: %pip install {TORCH} --extra-index-url https://download.pytorch.org/whl/cpu "
-    "then Kernel, Restart. Until then every lesson that does not use torch runs."
+    f"run `%pip install {TORCH} --extra-index-url https://download.pytorch.org/whl/cpu` in a new cell, "
+    "then Kernel, Restart; until then every cell that does not use torch runs"
 )
 
 PACKAGES = (
-    ("numpy", "numpy", True, "in a new cell: %pip install 'numpy>=2' then Kernel, Restart"),
+    ("numpy", "numpy", True, "run `%pip install 'numpy>=2'` in a new cell, then Kernel, Restart"),
     ("torch", "torch", True, _TORCH_CURE),
-    ("numba", "numba", False, "%pip install numba makes the simulators faster; their results are the same without"),
-    ("matplotlib", "matplotlib", True, "in a new cell: %pip install matplotlib then Kernel, Restart"),
-    ("widgets", "ipywidgets", False, "%pip install ipywidgets for sliders; every one has a figure that stands still"),
+    ("numba", "numba", False, "`%pip install numba` makes the simulators faster; their results are the same without"),
+    ("matplotlib", "matplotlib", True, "run `%pip install matplotlib` in a new cell, then Kernel, Restart"),
+    ("widgets", "ipywidgets", False, "`%pip install ipywidgets` for sliders; every one has a figure that stands still"),
     ("JupyterLab", "jupyterlab", False, "any editor that opens notebooks will do"),
 )
 """Shown name, distribution, whether the course needs it, and the cure where it is missing."""
@@ -63,9 +64,9 @@ def environment_report() -> Page:
     words = f"Ready. {_versions(checks)}" if not missing else f"{len(missing)} to mend: {_names(missing)}."
     cells = [(check.what, check.found, check.state, check.cure) for check in checks]
     rows = table(("What", "Found", "State", "What to do"), cells, caption="What was found")
-    notes = "".join(f"<p>{escape(check.what)}: {escape(check.cure)}.</p>" for check in checks if check.state == "note")
+    notes = "".join(_note(check) for check in checks if check.state in ("missing", "note"))
     lines = (f"{check.what}: {check.found} ({check.state}) {check.cure}".strip() for check in checks)
-    body = notes + folded("Everything that was checked", rows, is_open=bool(missing))
+    body = notes + folded("Everything that was checked", rows)
     return Page(html=panel(BAD if missing else GOOD, words, "", body), text="\n".join([words, *lines]))
 
 
@@ -73,6 +74,12 @@ def environment_checks() -> tuple[EnvironmentCheck, ...]:
     """Python, packages, memory, cores, exercises and progress, without importing anything heavy."""
     packages = (_package(*package) for package in PACKAGES)
     return (_python(), *packages, _memory(), _cores(), _exercises(), _progress())
+
+
+def _note(check: EnvironmentCheck) -> str:
+    """What to do, in the open; what stands between backticks is to be copied."""
+    cure = re.sub("`([^`]*)`", r"<code>\1</code>", escape(check.cure))
+    return f"<p>{escape(check.what)}: {cure}.</p>"
 
 
 def _names(checks: list[EnvironmentCheck]) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_on_binder_the_reader_is_told_in_the_open_to_download(monkeypatch):
     assert environment_report().text.startswith("Ready.")
 
 
+def test_what_is_missing_has_a_command_to_copy_in_the_open(monkeypatch):
+    real = metadata.version
+
+    def without_torch(name):
+        if name == "torch":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", without_torch)
+    html = environment_report()._repr_html_().split("<details")[0]
+    assert "1 to mend: torch." in html
+    assert f"<code>%pip install {TORCH} --extra-index-url https://download.pytorch.org/whl/cpu</code>" in html
+
+
 def test_a_course_without_its_exercises_is_to_be_mended(monkeypatch, tmp_path):
     (tmp_path / "w1_1_bad.py").write_text("")
     (tmp_path / "week").mkdir()
@@ -47,7 +62,7 @@ def test_a_course_without_its_exercises_is_to_be_mended(monkeypatch, tmp_path):
     monkeypatch.setenv("TRACE_A_TENSOR_CHECKS", str(tmp_path))
     found = state_of("Exercises")
     assert (found.state, bool(found.cure)) == ("missing", True)
-    assert "<details open>" in environment_report()._repr_html_()
+    assert "<p>Exercises: " in environment_report()._repr_html_().split("<details")[0]
 
 
 def test_the_map_says_where_to_begin_and_then_where_to_go_on(monkeypatch):
