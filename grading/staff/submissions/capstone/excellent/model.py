@@ -95,9 +95,10 @@ def predict(config, machine, workload):
 def one_run(config, machine, workload, seed):
     """One simulated run and where its seconds went."""
     step_time, requests = FittedStepTime(config, machine), workload.requests(seed)
+    most = int((-(-(requests.prompt_tokens + requests.output_tokens) // 16)).sum())  # blocks that all requests fill
     report = simulate(
         requests, step_time=step_time, policy=continuous_batching(config.max_batch),
-        kv_cache=PagedKVCache(machine.kv_blocks(config), 16), rng=np.random.default_rng(seed),
+        kv_cache=PagedKVCache(min(most, machine.kv_blocks(config)), 16), rng=np.random.default_rng(seed),
     )  # fmt: skip
     log, later = report.log, requests.output_tokens - 1
     kv_tokens = float((later * requests.prompt_tokens + later * (later + 1) // 2).sum())
