@@ -93,9 +93,10 @@ def judge(record: Exercise, answer: Any, *, seed: str = "0", failures: int = 0) 
         return _not_attempted(record)
     failed = [seen for seen in observations if not seen.agrees]
     if not failed:
+        right = "Right." if len(observations) == 1 else f"Right, on all {len(observations)} cases."
         return CheckResult(
             exercise_id=record.id, passed=True, points=float(record.points), max_points=float(record.points),
-            misconception=None, message=f"Right, on all {len(observations)} cases. {record.title}",
+            misconception=None, message=f"{right} {record.title}",
         )  # fmt: skip
     finding = diagnose(record, observations)
     return _failed(record, failed[0], finding, failures)

@@ -64,8 +64,13 @@ def steps_figure(name: str) -> Figure:
         xlabel="Tokens in the step, prompt and decode", ylabel="Step time [ms]",
         table=(("Tokens", "KV tokens read", "Recorded [ms]", "Data sheet [ms]"), *rows),
     ) as (axes, finish):  # fmt: skip
-        axes.loglog(tokens, seen, MARKERS["decode"], color=COLORS["decode"], label="recorded", markeredgecolor="black")
+        axes.loglog(
+            tokens, seen, MARKERS["decode"], color=COLORS["decode"], label="recorded", markeredgecolor="black",
+            markeredgewidth=0.5,
+        )  # fmt: skip
         axes.loglog(tokens, floors, MARKERS["assumed"], color=COLORS["assumed"], label="data sheet")
+        _ticks(axes.xaxis, (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000))
+        _ticks(axes.yaxis, (1, 2, 5, 10, 20, 50, 100, 200, 500))
         axes.legend()
         return finish()
 
@@ -126,14 +131,19 @@ def error_figure(folder: Path | str) -> Figure | Page:
 
 def _plain_ticks(axes: Any, values: Sequence[float]) -> None:
     """A few readable ratios instead of powers of ten."""
-    from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
-
     low, high = min([0.95, *values]) * 0.98, max([1.05, *values]) * 1.02
     ticks = (0.1, 0.2, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 2, 5, 10) if high / low > 1.3 else (0.9, 0.95, 1, 1.05, 1.1)
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _ticks(axes.xaxis, ticks)
+
+
+def _ticks(axis: Any, values: Sequence[float]) -> None:
+    """Plain numbers on a logarithmic axis, at these values where they are in view."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+    axis.set_major_locator(FixedLocator(values))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def change_page(folder: Path | str, baseline: str, changes: Sequence[Mapping[str, Any]]) -> Page:
