@@ -85,12 +85,11 @@ def judge(record: Exercise, answer: Any, *, seed: str = "0", failures: int = 0) 
 
     ``seed`` decides the drawn cases: the same seed gives the same verdict, whoever asks.
     """
-    try:
-        observations = [_observe(record, answer, inputs) for inputs in record.cases]
-        if all(seen.agrees for seen in observations):
-            observations += [_observe(record, answer, inputs) for inputs in drawn_cases(record, seed)]
-    except NotAttempted:
+    observations = [_observe(record, answer, inputs) for inputs in record.cases]
+    if all(isinstance(seen.got, Raised) and isinstance(seen.got.error, NotAttempted) for seen in observations):
         return _not_attempted(record)
+    if all(seen.agrees for seen in observations):
+        observations += [_observe(record, answer, inputs) for inputs in drawn_cases(record, seed)]
     failed = [seen for seen in observations if not seen.agrees]
     if not failed:
         right = "Right." if len(observations) == 1 else f"Right, on all {len(observations)} cases."
@@ -119,7 +118,10 @@ def _seed() -> str:
 def _observe(record: Exercise, answer: Any, inputs: tuple[Any, ...]) -> Observation:
     expected = record.expected(*inputs)
     expected = expected if record.same else plain(expected)
-    got = observe_answer(record, answer, inputs)
+    try:
+        got = observe_answer(record, answer, inputs)
+    except NotAttempted:
+        got = Raised(error=NotAttempted("no value came back for this case: is a return missing on one path?"))
     if isinstance(got, Raised):
         problem = "it raised an error"
     elif record.same:
@@ -133,6 +135,8 @@ def _failed(record: Exercise, first: Observation, finding: Finding | None, failu
     details = [*counter_example(record, first), *ladder(record, failures)]
     if finding is not None:
         message = finding.hint
+    elif isinstance(first.got, Raised) and isinstance(first.got.error, NotAttempted):
+        message = "Your answer gives no value for one of the cases."
     elif isinstance(first.got, Raised):
         message = "Your code raised an error."
     else:

@@ -23,7 +23,7 @@ __all__ = ["NotAttempted", "observe_answer"]
 _LIBRARY = (str(Path(__file__).resolve().parents[1]), sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"])
 
 
-class NotAttempted(Exception):
+class NotAttempted(NotComparableError):
     """The cell is as it was released: nothing has been written yet."""
 
 

@@ -287,3 +287,14 @@ def test_importing_the_lesson_room_loads_nothing_heavy():
     code = "import sys, course_lib.lesson; print({'torch','matplotlib','pandas','nbgrader','numba'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_forgotten_branch_is_not_taken_for_an_untouched_cell():
+    record = Exercise(
+        id="w9-9-branch", title="Twice the number.", points=1, expected=lambda n: 2 * n, cases=((1,), (5,)),
+        concept="c", formula="f", worked="w",
+    )  # fmt: skip
+    some = judge(record, lambda n: 2 * n if n < 3 else None)
+    assert some.misconception != "not-attempted"
+    assert "a return missing" in str(dict(some.details))
+    assert judge(record, lambda n: None).misconception == "not-attempted"
