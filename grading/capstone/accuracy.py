@@ -55,7 +55,8 @@ def check_bytes(truth: Sequence[Recording], answers: Sequence[Mapping[str, Any]]
         high = answers[worst]["bytes_moved"] > truth[worst].measured["bytes_moved"]
         words = (
             f"bytes_moved: {share:.0%} of {len(errors)} cells are within {MAX_BYTES_ERROR:.0%}, needed "
-            f"{MIN_BYTES_SHARE:.0%}; worst is {truth[worst].name}, too {'high' if high else 'low'} by {errors[worst]:.0%}"
+            f"{MIN_BYTES_SHARE:.0%}; worst is {truth[worst].name}, too {'high' if high else 'low'} by "
+            f"{errors[worst]:.0%}"
         )
         raise Finding("kv-of-every-query-head" if _keeps_every_head(truth, answers) else "inaccurate", words)
 
@@ -108,5 +109,5 @@ def check_ranking(truth: Sequence[Recording], answers: Sequence[Mapping[str, Any
         raise Finding("wrong-order", f"Kendall's tau of the dollars is {tau:.3f}, needed {MIN_TAU}")
     share = binding_share(truth, answers)
     if share < MIN_BINDING_SHARE:
-        words = f"the longest term of the breakdown is right in {share:.0%} of the cells, needed {MIN_BINDING_SHARE:.0%}"
+        words = f"the longest term of breakdown is right in {share:.0%} of the cells, needed {MIN_BINDING_SHARE:.0%}"
         raise Finding("wrong-binding-term", words)

@@ -10,8 +10,8 @@ from typing import Any
 
 from grading.capstone.execution import UNTIMED
 from grading.capstone.findings import Finding
-from grading.capstone.records import Cell, EngineConfig, Traffic, catalogue_machine, usd_per_month
 from grading.capstone.recordings import FIGURES
+from grading.capstone.records import Cell, EngineConfig, Traffic, catalogue_machine, usd_per_month
 
 TERMS = ("weights", "compute", "kv", "other")
 Answer = Mapping[str, Any]
@@ -46,7 +46,8 @@ def check_reproducible(cells: Sequence[Cell], first: Sequence[Answer], second: S
         left, right = (_bytes(answer) for answer in (one, two))
         if left != right:
             field = next(key for key in one if key != UNTIMED and _bytes(one[key]) != _bytes(two.get(key)))
-            raise Finding("two-runs-differ", f"{cell.name}: {field} was {one[field]} in one run, {two.get(field)} in the next")
+            words = f"{cell.name}: {field} was {one[field]} in one run, {two.get(field)} in the next"
+            raise Finding("two-runs-differ", words)
     constant = [name for name in FIGURES if len({answer[name] for answer in first}) == 1]
     if constant:
         raise Finding("constant", f"{constant[0]} is {first[0][constant[0]]:g} for each of {len(cells)} configurations")
@@ -68,7 +69,7 @@ def soundness_cells() -> tuple[Cell, ...]:
                 arrival_requests_per_second=rate, prompt_tokens=prompt, output_tokens=output, length_sigma=0.0,
                 num_requests=32,
             ),
-        )  # fmt: skip
+        )
         for machine, model, batch, kv, rate, prompt, output in (
             ("h100-sxm", "llama-3-8b", 32, "bf16", None, 700, 40),
             ("a100-80gb-sxm", "qwen2.5-7b", 8, "fp8", 0.5, 300, 60),
@@ -96,18 +97,21 @@ def check_sound(cells: Sequence[Cell], answers: Sequence[Answer]) -> None:
         for cell, answer in zip(cells[start : start + 5], group, strict=True):
             check_contract(cell, answer)
             _check_floors(cell, answer)
-        _check_directions(cells[start], *group)
+        _check_directions(cells[start], group)
 
 
-def _check_directions(cell: Cell, base: Answer, faster: Answer, stronger: Answer, dearer: Answer, busier: Answer) -> None:
+def _check_directions(cell: Cell, group: Sequence[Answer]) -> None:
+    base, faster, stronger, dearer, busier = group
     for what, other in (("bandwidth", faster), ("compute", stronger)):
         for name, sign in (("tpot_seconds", 1), ("tokens_per_second", -1)):
             if sign * other[name] > sign * base[name] * (1 + sign * SCHEDULING_SLACK):
-                words = f"{cell.name}: with 1.5 times the {what}, {name} goes from {base[name]:.5g} to {other[name]:.5g}"
+                change = f"{name} goes from {base[name]:.5g} to {other[name]:.5g}"
+                words = f"{cell.name}: with 1.5 times the {what}, {change}"
                 raise Finding("more-is-slower", words)
     for what, other in (("price", dearer), ("demand", busier)):
         if not isclose(other["usd_per_month"], 2 * base["usd_per_month"], rel_tol=ROUNDING):
-            words = f"{cell.name}: twice the {what} takes {base['usd_per_month']:.6g} to {other['usd_per_month']:.6g} USD"
+            before, after = base["usd_per_month"], other["usd_per_month"]
+            words = f"{cell.name}: twice the {what} takes {before:.6g} to {after:.6g} USD"
             raise Finding("dollars-do-not-double", words)
 
 

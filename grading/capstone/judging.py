@@ -16,8 +16,8 @@ from grading.capstone.execution import answers
 from grading.capstone.findings import Finding
 from grading.capstone.memo import Effect, Memo, read_memo
 from grading.capstone.optimization import Repetitions, check_ablation, check_gain, check_losing, check_memo
-from grading.capstone.records import Cell
 from grading.capstone.recordings import Recording, bench, held_out, public, replayed
+from grading.capstone.records import Cell
 
 PREDICTION = "capstone-effect"
 
@@ -60,9 +60,8 @@ def committed_effect() -> Effect | None:
     """What ``predict("capstone-effect", ...)`` stored: number and interval."""
     entry = progress_store().entry("predictions", PREDICTION)
     numbers = [entry.get(name) for name in ("value", "low", "high")]
-    if not all(isinstance(number, (int, float)) for number in numbers):
-        return None
-    return Effect(percent=float(numbers[0]), low=float(numbers[1]), high=float(numbers[2]))
+    known = [float(number) for number in numbers if isinstance(number, (int, float))]
+    return Effect(percent=known[0], low=known[1], high=known[2]) if len(known) == 3 else None
 
 
 # Parts
@@ -71,7 +70,8 @@ def committed_effect() -> Effect | None:
 def reproducible(folder: Path, held: Court) -> None:
     """Two fresh processes, the same bytes."""
     cells = [one.cell for one in held.truth]
-    check_reproducible(cells, answers(folder, cells, run=1), answers(folder, cells, run=2))
+    first = answers(folder, cells, beside=_later(folder))
+    check_reproducible(cells, first, answers(folder, cells, run=2))
 
 
 def times(folder: Path, held: Court) -> None:
@@ -97,7 +97,7 @@ def ranking(folder: Path, held: Court) -> None:
 def sound(folder: Path, held: Court) -> None:
     """The laws."""
     cells = soundness_cells()
-    check_sound(cells, answers(folder, cells))
+    check_sound(cells, answers(folder, cells, beside=_later(folder)))
 
 
 def gain(folder: Path, held: Court) -> None:
@@ -140,16 +140,27 @@ PARTS: Mapping[str, tuple[float, Callable[[Path, Court], None]]] = {
 
 def model_effects(folder: Path, memo: Memo) -> dict[str, float]:
     """The model's own effects in per cent: "change", "losing", "alternative 1", ..."""
-    before, after = memo.losing_pair
-    others = [memo.baseline.with_changes(**other.change) for other in memo.alternatives]
-    cells = [memo.baseline, memo.optimized, before, after, *others]
-    found = answers(folder, cells)
-    for cell, one in zip(cells, found, strict=True):
-        check_contract(cell, one)
+    cells = _effect_cells(memo)
+    found = _checked(folder, cells)
     usd = [one["usd_per_month"] for one in found]
     effects = {"change": usd[1] / usd[0], "losing": usd[3] / usd[2]}
     effects |= {f"alternative {number}": value / usd[0] for number, value in enumerate(usd[4:], 1)}
     return {name: 100 * (ratio - 1) for name, ratio in effects.items()}
+
+
+def _effect_cells(memo: Memo) -> list[Cell]:
+    """The baseline and what was changed, the losing regime without and with the change, the alternatives."""
+    others = [memo.baseline.with_changes(**other.change) for other in memo.alternatives]
+    return [memo.baseline, memo.optimized, *memo.losing_pair, *others]
+
+
+def _later(folder: Path) -> list[Cell]:
+    """Cells that other parts will ask for: one process answers all of them."""
+    try:
+        effects = _effect_cells(_memo(folder))
+    except (Finding, NotAttempted):
+        effects = []
+    return [*soundness_cells(), *effects]
 
 
 def _memo(folder: Path) -> Memo:
@@ -157,8 +168,12 @@ def _memo(folder: Path) -> Memo:
 
 
 def _answers(folder: Path, held: Court) -> Sequence[Mapping[str, Any]]:
-    cells: list[Cell] = [one.cell for one in held.truth]
-    found = answers(folder, cells)
+    return _checked(folder, [one.cell for one in held.truth])
+
+
+def _checked(folder: Path, cells: Sequence[Cell]) -> Sequence[Mapping[str, Any]]:
+    """Answers that keep the contract."""
+    found = answers(folder, cells, beside=_later(folder))
     for cell, one in zip(cells, found, strict=True):
         check_contract(cell, one)
     return found

@@ -12,8 +12,8 @@ from typing import Any
 from course_lib.errors import TraceATensorError
 from course_lib.lesson.running import NotAttempted
 from grading.capstone.findings import Finding
-from grading.capstone.records import ENGINE_FIELDS, Cell
 from grading.capstone.recordings import recording
+from grading.capstone.records import ENGINE_FIELDS, Cell
 
 FENCE = "+++"
 MIN_ALTERNATIVES = 2
@@ -131,9 +131,12 @@ def read_memo(path: Path) -> Memo:
 
 def _memo(data: Mapping[str, Any]) -> Memo:
     predicted = _table("predicted_effect", data["predicted_effect"])
-    effect = Effect(**{name: _number(f"predicted_effect.{name}", predicted.get(name)) for name in ("percent", "low", "high")})
+    measured = _table("measured_effect", data["measured_effect"])
+    numbers = {name: _number(f"predicted_effect.{name}", predicted.get(name)) for name in ("percent", "low", "high")}
+    effect = Effect(**numbers)
     if not effect.low <= effect.percent <= effect.high:
-        raise Finding("interval", f"predicted_effect: {effect.percent:g} is not between {effect.low:g} and {effect.high:g}")
+        words = f"{effect.percent:g} is not between {effect.low:g} and {effect.high:g}"
+        raise Finding("interval", f"predicted_effect: {words}")
     change, enabling = (_engine(name, data.get(name, {})) for name in ("change", "enabling"))
     if len(change) != 1 or set(change) & set(enabling):
         raise Finding("one-change", "change names one field of the engine; whatever else you set goes into enabling")
@@ -147,7 +150,7 @@ def _memo(data: Mapping[str, Any]) -> Memo:
         problems, alternatives = [found], ()
     return Memo(
         baseline=baseline, change=change, enabling=enabling, predicted=effect,
-        measured_percent=_number("measured_effect.percent", _table("measured_effect", data["measured_effect"]).get("percent")),
+        measured_percent=_number("measured_effect.percent", measured.get("percent")),
         error_bar=_number("error_bar", data["error_bar"]), alternatives=alternatives,
         losing_regime=regime, losing_percent=losing, reversal_condition=str(reversal), problems=tuple(problems),
     )  # fmt: skip
@@ -174,7 +177,7 @@ def _alternatives(value: Any, baseline: Cell) -> tuple[Alternative, ...]:
 def _check_reversal(value: Any) -> None:
     text = value if isinstance(value, str) else ""
     if len(text.strip()) < MIN_REVERSAL_CHARACTERS or not any(letter.isdigit() for letter in text):
-        raise Finding("reversal", "reversal_condition is a sentence with the number at which you would take the change back")
+        raise Finding("reversal", "reversal_condition is a sentence with the number at which the change is taken back")
 
 
 def _engine(where: str, value: Any) -> Mapping[str, Any]:

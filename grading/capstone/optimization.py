@@ -52,7 +52,8 @@ def check_gain(memo: Memo, committed: Effect | None, run: Repetitions) -> None:
         raise Finding("not-committed", "no interval was committed with predict() for capstone-effect")
     width = committed.high - committed.low
     if width > MAX_INTERVAL_POINTS:
-        raise Finding("interval-too-wide", f"the interval is {width:.3g} points wide; {MAX_INTERVAL_POINTS:g} is the most")
+        words = f"the interval is {width:.3g} points wide; {MAX_INTERVAL_POINTS:g} is the most"
+        raise Finding("interval-too-wide", words)
     effects = measured_effect(run, memo.baseline, memo.optimized)
     gain, noise = -fmean(effects), half_range(effects)
     if gain <= max(noise, memo.error_bar):
@@ -70,7 +71,7 @@ def check_ablation(memo: Memo, run: Repetitions) -> None:
         raise Finding("no-gain", f"the bill changes by {-gain:+.2f} %: there is no gain to ablate")
     left = -fmean(measured_effect(run, memo.baseline, memo.ablated)) if memo.enabling else 0.0
     if left > (1 - MIN_ABLATED_SHARE) * gain:
-        words = f"without {_changes(memo.change)} {left:.2f} of the {gain:.2f} points of gain stay: another change made them"
+        words = f"without {_changes(memo.change)} {left:.2f} of the {gain:.2f} points of gain stay"
         raise Finding("gain-stays", words)
 
 
@@ -80,7 +81,8 @@ def check_losing(memo: Memo, model_percent: float, run: Repetitions, *, confirme
     if before == memo.baseline:
         raise Finding("same-regime", "losing_regime is the baseline itself")
     if model_percent <= 0:
-        raise Finding("model-says-wins", f"your model says {model_percent:+.2f} % in {describe(before)}: the change wins")
+        words = f"your model says {model_percent:+.2f} % in {describe(before)}: the change wins"
+        raise Finding("model-says-wins", words)
     if confirmed_by_bench:
         effects = measured_effect(run, before, after)
         error = stdev(effects) / sqrt(len(effects))
@@ -98,7 +100,8 @@ def check_memo(memo: Memo, committed: Effect | None, model: Mapping[str, float],
     if committed is None:
         raise Finding("not-committed", "no interval was committed with predict() for capstone-effect")
     for name in ("percent", "low", "high"):
-        _near(f"predicted_effect.{name}", getattr(memo.predicted, name), getattr(committed, name), 1e-6, "you committed")
+        said, true = getattr(memo.predicted, name), getattr(committed, name)
+        _near(f"predicted_effect.{name}", said, true, 1e-6, "you committed")
     _near("predicted_effect", memo.predicted.percent, model["change"], MODEL_ROUNDING_POINTS, "your model says")
     _near("losing_regime", memo.losing_percent, model["losing"], MODEL_ROUNDING_POINTS, "your model says")
     for number, other in enumerate(memo.alternatives, 1):

@@ -63,7 +63,8 @@ def read(path: Path) -> tuple[Recording, ...]:
         entries = json.loads(path.read_text(encoding="utf-8"))["entries"]
         return tuple(_recording(entry) for entry in entries)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidInputError("a file of recordings", given=f"{path.name} ({type(error).__name__}: {error})") from None
+        given = f"{path.name} ({type(error).__name__}: {error})"
+        raise InvalidInputError("a file of recordings", given=given) from None
 
 
 def _recording(entry: Mapping[str, Any]) -> Recording:

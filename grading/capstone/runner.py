@@ -35,7 +35,8 @@ def load_predict(path: Path) -> Callable[..., Any]:
     found = getattr(module, "predict", None)
     if not callable(found):
         raise AttributeError("model.py defines no function predict(config, machine, workload)")
-    return found
+    predict: Callable[..., Any] = found
+    return predict
 
 
 def answer(predict: Callable[..., Any], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def main(source: Path, target: Path) -> None:
     except NotImplementedError:
         result: dict[str, Any] = {"missing": True}
     except Exception as error:
-        result = {"error": words(error)}
+        result = {"load_error": words(error)}
     else:
         result = {"answers": [answer(predict, cell) for cell in cells]}
     sys.stdout, sys.stderr = real

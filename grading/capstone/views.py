@@ -17,8 +17,8 @@ from grading.capstone.execution import answers
 from grading.capstone.findings import Finding
 from grading.capstone.memo import read_memo
 from grading.capstone.optimization import measured_effect
-from grading.capstone.records import Cell
 from grading.capstone.recordings import FIGURES, Recording, public, recording, replayed
+from grading.capstone.records import Cell
 
 TODO = "model.py has no prediction yet. Write predict, save the file, and run this cell again."
 SHORT = {
@@ -55,10 +55,10 @@ def steps_figure(name: str) -> Figure:
     seen = [1000 * step[3] for step in one.steps]
     floors = [1000 * step_floor_seconds(one.cell, step) for step in one.steps]
     ratios = [read / floor for read, floor in zip(seen, floors)]
-    words = f"{len(tokens)} steps of {name}: {min(ratios):.2f} to {max(ratios):.2f} times as long as the data sheet allows."
-    rows = [
-        (f"{t:,.0f}", f"{step[2]:,.0f}", f"{r:.2f}", f"{f:.2f}") for t, step, r, f in zip(tokens, one.steps, seen, floors)
-    ]
+    span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    words = f"{len(tokens)} steps of {name}: {span} times as long as the data sheet allows."
+    columns = zip(tokens, one.steps, seen, floors)
+    rows = [(f"{t:,.0f}", f"{step[2]:,.0f}", f"{r:.2f}", f"{f:.2f}") for t, step, r, f in columns]
     with canvas(
         alt=f"Scatter of step time against tokens in the step, both logarithmic. {words}", caption=words,
         xlabel="Tokens in the step, prompt and decode", ylabel="Step time [ms]",
@@ -153,11 +153,10 @@ def change_page(folder: Path | str, baseline: str, changes: Sequence[Mapping[str
     if isinstance(found, str):
         return _words(found)
     first, *others = found
-    rows = [
-        (", ".join(f"{k} = {v}" for k, v in change.items()), f"{one['usd_per_month']:,.0f}", _percent(one, first), _longest(one))
-        for change, one in zip(changes, others)
-    ]
-    rows.insert(0, ("nothing", f"{first['usd_per_month']:,.0f}", "", _longest(first)))
+    rows = [("nothing", f"{first['usd_per_month']:,.0f}", "", _longest(first))]
+    for change, one in zip(changes, others):
+        what = ", ".join(f"{name} = {value}" for name, value in change.items())
+        rows.append((what, f"{one['usd_per_month']:,.0f}", _percent(one, first), _longest(one)))
     head = ("Change", "USD/month", "Effect", "Longest term")
     text = "\n".join("  ".join(row) for row in (head, *rows))
     return Page(html=table(head, rows, caption=f"Your model on {baseline}"), text=text)
@@ -187,7 +186,8 @@ def replayed_percent(folder: Path | str) -> float:
         memo = read_memo(Path(folder) / "memo.md")
         return fmean(measured_effect(replayed, memo.baseline, memo.optimized))
     except NotAttempted:
-        raise InvalidInputError("memo.md names the baseline and the change", next_step="Fill in both, save, run again.") from None
+        asked, then = "memo.md names the baseline and the change", "Fill in both, save, run again."
+        raise InvalidInputError(asked, next_step=then) from None
     except Finding as found:
         raise InvalidInputError(str(found)) from None
 

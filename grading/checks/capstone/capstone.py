@@ -14,12 +14,12 @@ HINTS = {
     "constant": "One field is the same for every configuration, so it predicts nothing.",
     "inaccurate": "Which term explains the worst cell? Compare your seconds with the recorded steps of its machine, "
     "term by term, before you change anything.",
-    "kv-of-every-query-head": "Your bytes fit a cache that keeps keys and values for every query head. In grouped-query "
-    "attention several query heads share one: how many heads are cached?",
-    "wrong-order": "The dollars are in the wrong order. Does the price stand over the tokens of a replica, and does the "
-    "bill depend on the demand?",
-    "wrong-binding-term": "The longest term of your breakdown is often not the longest in the recording. Of weights and "
-    "compute only the longer counts, step by step: prompts and decodes are different steps.",
+    "kv-of-every-query-head": "Your bytes fit a cache that keeps keys and values for every query head. In "
+    "grouped-query attention several query heads share one: how many heads are cached?",
+    "wrong-order": "The dollars are in the wrong order. Does the price stand over the tokens of a replica, and does "
+    "the bill depend on the demand?",
+    "wrong-binding-term": "The longest term of your breakdown is often not the longest in the recording. Of weights "
+    "and compute only the longer counts, step by step: prompts and decodes are different steps.",
     "more-is-slower": "A better machine became slower in your model. Which term has the resource upside down?",
     "dollars-do-not-double": "Dollars are linear in price and in demand. What else does your bill depend on?",
     "below-compulsory": "Fewer bytes than must move: the weights once for every step that cannot be avoided, and every "
@@ -28,11 +28,11 @@ HINTS = {
     "negative-dollars": "A bill below zero.",
     "dollars-do-not-follow": "The contract defines the bill from your own tokens per second. Yours does not follow.",
     "no-front-matter": "The fields stand in TOML between two lines of +++ at the very top of memo.md.",
-    "no-toml": "The front matter cannot be read as TOML. Strings need quotes; top-level fields come before any [table].",
+    "no-toml": "The front matter cannot be read as TOML. Strings need quotes; top fields come before any [table].",
     "field-missing": "A field of the template is gone.",
     "field-wrong": "A field of the front matter has a value that no record takes.",
     "interval": "The predicted number lies outside its own interval.",
-    "one-change": "A gain is claimed for one change. Whatever else was set belongs into enabling, and is ablated apart.",
+    "one-change": "A gain is claimed for one change. Whatever else was set belongs into enabling, ablated apart.",
     "alternatives": "What else could you have done, and what does your model say it would have brought?",
     "reversal": "A condition that nobody can check is none. Which number, measured where, turns the decision around?",
     "not-committed": "Commit a number and an interval in the predict cell, and run it, before you open the replay.",
@@ -70,7 +70,7 @@ POINTS = {
     "capstone-losing-regime": 10,
 }  # fmt: skip
 
-CONCEPT = "The judge runs model.py on cells and compares; grading/capstone says how, and python -m grading.capstone . says it."
+CONCEPT = "The judge runs model.py on cells and compares; python -m grading.capstone . says all of it at once."
 
 
 def _probe(name):

@@ -107,9 +107,10 @@ def run(cell: Cell, seed: int, step_time: Any) -> ServingReport:
     """One repetition. Blocks beyond what all requests fill together would never be used, and are not made."""
     requests = cell.traffic.requests(seed)
     most = int((-(-(requests.prompt_tokens + requests.output_tokens) // BLOCK_TOKENS)).sum())
+    pool = PagedKVCache(min(most, cell.machine.kv_blocks(cell.config)), BLOCK_TOKENS)
     return simulate(
-        requests, step_time=step_time, policy=continuous_batching(cell.config.max_batch),
-        kv_cache=PagedKVCache(min(most, cell.machine.kv_blocks(cell.config)), BLOCK_TOKENS), rng=np.random.default_rng(seed),
+        requests, step_time=step_time, policy=continuous_batching(cell.config.max_batch), kv_cache=pool,
+        rng=np.random.default_rng(seed),
     )  # fmt: skip
 
 
