@@ -54,8 +54,8 @@ def work_explorer(*, batch: int, widths: tuple[int, ...]) -> VBox:
             controls["batch"].value, sizes, activation=controls["activation"].value, dtype=controls["dtype"].value
         )
         totals = (
-            f"<p>{trace.matmul_flops:,} FLOPs in products, {trace.bytes_moved:,} bytes moved, {trace.saved_bytes:,} "
-            f"bytes saved for backward, {trace.parameter_bytes:,} bytes of parameters, "
+            f"<p>{trace.flops:,} FLOPs ({trace.matmul_flops:,} in products), {trace.bytes_moved:,} bytes moved, "
+            f"{trace.saved_bytes:,} bytes saved for backward, {trace.parameter_bytes:,} bytes of parameters, "
             f"{trace.flops / trace.bytes_moved:.2f} FLOPs a byte.</p>"
         )
         picture.value = totals + work_figure(trace).to_html()

@@ -218,6 +218,22 @@ EXERCISES = (
                 hint="Every tensor has activation_bits in your count. Which of the three is stored in another format?",
             ),
             Diagnosis(
+                name="four-bytes-everywhere",
+                wrong=lambda b, i, o, a, w: 4 * (b * (i + o) + i * o),
+                hint="You take 4 bytes for every element: right for fp32. The two formats are inputs now.",
+            ),
+            Diagnosis(
+                name="weights-alone",
+                wrong=lambda b, i, o, a, w: i * o * w // 8,
+                hint="Those are the weights. What else does the product read, and where does its result go?",
+            ),
+            Diagnosis(
+                name="half-bytes-lost",
+                wrong=lambda b, i, o, a, w: b * (i + o) * (a // 8) + i * o * (w // 8),
+                hint="Only the cases with 4-bit weights fail: what is 4 // 8 in Python? Half bytes add up before "
+                "they are rounded.",
+            ),
+            Diagnosis(
                 name="result-in-the-weight-format",
                 wrong=lambda b, i, o, a, w: (b * i * a + i * o * w + b * o * w) // 8,
                 hint="You write the result in the weights' format. It is an activation: the next layer's input.",
@@ -254,9 +270,12 @@ EXERCISES = (
             Diagnosis(
                 name="not-six-exponents",
                 predicate=lambda got, expected: (
-                    not isinstance(got, dict) or set(got) != set(expected) or not set(got.values()) <= {0, 1}
+                    not isinstance(got, dict)
+                    or set(got) != set(expected)
+                    or any(isinstance(value, bool) or value not in (0, 1) for value in got.values())
                 ),
-                hint="A dict is needed with exactly the six keys of the list, spelled as there, and 0 or 1 for each.",
+                hint="A dict is needed with exactly the six keys of the list, spelled as there, and for each the "
+                "number 0 or 1 (no text, no True or False).",
             ),
             Diagnosis(
                 name="work-ignores-the-batch",
@@ -329,6 +348,27 @@ EXERCISES = (
                 hint="You keep two blocks for every hidden layer that has an activation. ReLU and tanh find "
                 "their derivative "
                 "from their output, and the next product keeps that too: two blocks of memory, or one with two owners?",
+            ),
+            Diagnosis(
+                name="two-blocks-always",
+                wrong=lambda b, widths, e, act: e * b * (widths[0] + 2 * sum(widths[1:-1])),
+                hint="You keep two blocks for every hidden layer, whatever the activation. Without one, which two would "
+                "they be? And how many does the table above count for ReLU?",
+            ),
+            Diagnosis(
+                name="tanh-keeps-its-input",
+                wrong=lambda b, widths, e, act: (
+                    e * b * (widths[0] + (2 - (act in ("none", "relu"))) * sum(widths[1:-1]))
+                ),
+                hint="All but tanh is right. Write down the derivative of tanh: can you say it in terms of tanh(x)?",
+            ),
+            Diagnosis(
+                name="nothing-kept-without-activation",
+                wrong=lambda b, widths, e, act: (
+                    e * b * (widths[0] + ((act != "none") + (act in KEEP_THEIR_INPUT)) * sum(widths[1:-1]))
+                ),
+                hint="Only the networks without an activation are wrong. What does the second product need for the "
+                "gradient of its weights, whoever made it?",
             ),
             Diagnosis(
                 name="no-activation-keeps-its-input",
@@ -409,6 +449,19 @@ EXERCISES = (
                 wrong=lambda b, n, k, t, s, d, c: 4 * b * n * t * s * d,
                 hint="Right for dense attention. With causal=True some pairs of query and key need not be computed: "
                 "how many does query 0 see, and how many the last one?",
+            ),
+            Diagnosis(
+                name="half-and-causal-ignored",
+                wrong=lambda b, n, k, t, s, d, c: 2 * b * n * t * s * d,
+                hint="First the cases without a mask: they are exactly half. There are two products, and a multiply-add "
+                "is two operations: which of these did you count once? With causal=True fewer pairs are left, but not "
+                "half as many.",
+            ),
+            Diagnosis(
+                name="key-value-heads-and-causal-ignored",
+                wrong=lambda b, n, k, t, s, d, c: 4 * b * k * t * s * d,
+                hint="First the cases without a mask: you counted num_kv_heads. Does a query head skip its dot products "
+                "because another head uses the same keys? Then: with causal=True, how many keys does query 0 see?",
             ),
             Diagnosis(
                 name="causal-halved",

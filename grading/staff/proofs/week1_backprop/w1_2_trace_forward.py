@@ -117,6 +117,10 @@ PROOFS = (
                    answer=lambda b, i, o, a, w: (b * i + i * o + b * o) * w / 8),
             Mutant(name="elements-not-bytes", answer=lambda b, i, o, a, w: b * i + i * o + b * o),
             Mutant(name="flops-not-bytes", answer=lambda b, i, o, a, w: 2 * b * i * o),
+            Mutant(name="four-bytes-everywhere", answer=lambda b, i, o, a, w: (b * i + i * o + b * o) * 4),
+            Mutant(name="weights-alone", answer=lambda b, i, o, a, w: i * o * w / 8),
+            Mutant(name="half-bytes-lost",
+                   answer=lambda b, i, o, a, w: b * i * (a // 8) + i * o * (w // 8) + b * o * (a // 8)),
             Mutant(name="bits-for-bytes", answer=lambda b, i, o, a, w: b * (i + o) * a + i * o * w),
             Mutant(name="double", answer=lambda b, i, o, a, w: 2 * (b * (i + o) * a + i * o * w) / 8),
         ),
@@ -135,6 +139,8 @@ PROOFS = (
             Mutant(name="weights-read-per-sample", answer=KEPT | {"weight_bytes_read": 1}),
             Mutant(name="work-ignores-the-batch", answer=dict.fromkeys(KEPT, 0), label="all zero"),
             Mutant(name="not-six-exponents", answer={"parameters": 0, "flops": 1}, label="two keys only"),
+            Mutant(name="not-six-exponents", answer={name: bool(one) for name, one in KEPT.items()}, label="bools"),
+            Mutant(name="not-six-exponents", answer={name: str(one) for name, one in KEPT.items()}, label="text"),
             Mutant(name="not-six-exponents", answer=tuple(KEPT.values()), label="no names"),
             Mutant(name="not-six-exponents", answer=KEPT | {"optimizer_bytes": 2}, label="twice the parameters"),
             Mutant(name="parameters-grow-with-the-batch", answer=dict.fromkeys(KEPT, 1), label="all one"),
@@ -148,6 +154,11 @@ PROOFS = (
                 b * w[0] + sum(b * n * (1 if act == "none" else 2) + n * m for n, m in pairwise(w[1:])))),
             Mutant(name="shared-blocks-twice", answer=lambda b, w, e, act: e * b * (
                 sum(w[:-1]) + (sum(w[1:-1]) if act != "none" else 0))),
+            Mutant(name="two-blocks-always", answer=lambda b, w, e, act: e * b * (sum(w[:-1]) + sum(w[1:-1]))),
+            Mutant(name="tanh-keeps-its-input", answer=lambda b, w, e, act: saved_by_walking(
+                b, w, e, "gelu" if act == "tanh" else act)),
+            Mutant(name="nothing-kept-without-activation", answer=lambda b, w, e, act: (
+                b * w[0] * e if act == "none" else saved_by_walking(b, w, e, act))),
             Mutant(name="no-activation-keeps-its-input",
                    answer=lambda b, w, e, act: e * sum(b * n for n in w[:-1])),
             Mutant(name="every-width-once", answer=lambda b, w, e, act: sum(b * n * e for n in w)),
@@ -177,6 +188,10 @@ PROOFS = (
                    answer=lambda b, n, k, t, s, d, c: attention_by_mask(b, n, k, t, s, d, False)),
             Mutant(name="group-counted-twice", answer=lambda b, n, k, t, s, d, c: n // k * attention_by_mask(
                 b, n, k, t, s, d, c)),
+            Mutant(name="half-and-causal-ignored",
+                   answer=lambda b, n, k, t, s, d, c: attention_by_mask(b, n, k, t, s, d, False) / 2),
+            Mutant(name="key-value-heads-and-causal-ignored",
+                   answer=lambda b, n, k, t, s, d, c: attention_by_mask(b, k, k, t, s, d, False)),
             Mutant(name="causal-halved",
                    answer=lambda b, n, k, t, s, d, c: (2 if c else 4) * b * n * t * s * d),
             Mutant(name="cached-tokens-hidden", answer=lambda b, n, k, t, s, d, c: attention_by_mask(

@@ -66,7 +66,7 @@ reveal("w1-2-reshape-bytes", lambda: moved.bytes_moved)
 # %% [markdown]
 # `record()` found your 24, 12, 48 and 16. And the reshape? A flat view needs elements that are next to each
 # other, and after the transpose they are not. So `reshape` copies: 8,192 B read, 8,192 B written. The same
-# call on `x` itself is a view and free. Shapes alone do not tell a copy from a view; strides do (lesson 1.1).
+# call on `x` itself is a view and free. Shapes alone do not tell a copy from a view; strides do.
 #
 # ## Three layers
 #
@@ -249,8 +249,9 @@ work_explorer(batch=batch, widths=widths)
 # ## A second counter
 #
 # Attention compares T queries with S keys in each of N heads of size d, then mixes the values: two products.
-# With the shape of the shapes cell, (1, 2, 128, 64), each product has 2 x 128 x 128 outputs, dot products of
-# length 64: 2 x (2 x 128 x 128) x 64 x 2 = 8,388,608 FLOPs really run.
+# With the shape of the shapes cell, (1, 2, 128, 64), the first product has 2 x 128 x 128
+# outputs, dot products of length 64; the second 2 x 128 x 64, of length 128. Both are 2 x 128 x 128 x 64
+# multiply-adds: 2 products x 2,097,152 x 2 = 8,388,608 FLOPs really run.
 #
 # **Predict** what the counter that ships with torch (`torch.utils.flop_counter`) says about one call of
 # `scaled_dot_product_attention` on a CPU.
@@ -391,7 +392,7 @@ Table(header=("batch", "FLOPs a token", "arithmetic [s]", "weights [s]", "at lea
 # ## Close
 #
 # Seconds and dollars are for a million tokens. The FLOPs a token never change, yet the bound falls 295-fold:
-# at batch 1 a token waits 4,480 s for weights against 15.2 s of arithmetic, and one read serves the whole
+# at batch 1 they wait 4,480 s for weights against 15.2 s of arithmetic, and one read serves the whole
 # batch. Past batch 295 arithmetic binds and the bound stands still. Real bills are higher: efficiency,
 # context and idle hours come in weeks 2 to 4, where `Journey` takes a trace to the invoice.
 #
@@ -405,6 +406,6 @@ Table(header=("batch", "FLOPs a token", "arithmetic [s]", "weights [s]", "at lea
 # what is *uncounted*.
 #
 # Sources: Radford and others, *Language Models are Unsupervised Multitask Learners*, 2019 (GPT-2); Kaplan and
-# others, arXiv 2001.08361, 2020, section 2.1 (2 FLOPs a parameter); Ainslie and others, *GQA*, arXiv
-# 2305.13245, 2023; Hendrycks and Gimpel, *GELU*, arXiv 1606.08415, 2016. Prices, devices and shapes carry
+# others, arXiv 2001.08361, 2020, section 2.1 (2 FLOPs a parameter outside the embeddings, plus attention); Ainslie and others, *GQA*, arXiv
+# 2305.13245, 2023; Hendrycks and Gimpel, *Gaussian Error Linear Units (GELUs)*, arXiv 1606.08415, 2016. Prices, devices and shapes carry
 # their own citations: `price("h100-sxm").citation`, `device("h100-sxm").citations`.
