@@ -16,7 +16,7 @@ from course_lib.lesson.exercise import Exercise, Raised
 from course_lib.lesson.messages import counter_example, ladder, result_html
 from course_lib.lesson.progress import is_autograding, now, progress_store
 from course_lib.lesson.running import NotAttempted, observe_answer
-from course_lib.lesson.values import agree, plain
+from course_lib.lesson.values import NOT_A_NUMBER, agree, plain
 
 __all__ = ["CheckResult", "check", "judge"]
 
@@ -139,6 +139,8 @@ def _failed(record: Exercise, first: Observation, finding: Finding | None, failu
         message = "Your answer gives no value for one of the cases."
     elif isinstance(first.got, Raised):
         message = "Your code raised an error."
+    elif isinstance(first.expected, (int, float)) and first.problem.endswith(NOT_A_NUMBER):
+        message = "One number is needed here, and your answer is something else."
     else:
         message = "Not a mistake I know. Look at the smallest case that fails."
     return CheckResult(
@@ -148,7 +150,9 @@ def _failed(record: Exercise, first: Observation, finding: Finding | None, failu
 
 
 def _not_attempted(record: Exercise) -> CheckResult:
-    what = "Your function returns nothing yet" if record.kind == "function" else "There is no value yet"
+    what = "There is no value yet"
+    if record.kind == "function":
+        what = "Your function returns nothing yet (print shows a value, return hands it over)"
     return CheckResult(
         exercise_id=record.id, passed=False, points=0.0, max_points=float(record.points),
         misconception="not-attempted", message=f"{what}. To do: {record.title}",

@@ -7,17 +7,19 @@ method of a learner's own class (an ``__eq__`` that is always true) takes part i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-__all__ = ["NotComparableError", "Plain", "agree", "is_finite", "plain", "quotient", "show"]
+__all__ = ["NOT_A_NUMBER", "NotComparableError", "Plain", "agree", "is_finite", "plain", "quotient", "show"]
 
 # A float64 result of a handful of operations; a float32 result of the same.
 FLOAT64_TOLERANCE = 1e-12
 FLOAT32_TOLERANCE = 1e-6
 # bf16 and fp16 keep 8 and 11 bits: no exact count can be checked through them, so they get none extra.
+NOT_A_NUMBER = "(a number is needed)"
 _SHOWN_ITEMS = 6
 _LARGEST = 1e300
 
@@ -37,13 +39,14 @@ def plain(value: Any) -> Plain:
     (2.5, (1, 2), array([7]))
     """
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    # By identity: a class may claim, through its metaclass, to equal int.
+    if value is None or any(kind is known for known in (bool, int, float, str)):
         return value
-    if kind is Fraction or kind.__module__ == "decimal":
+    if kind is Fraction or kind is Decimal:
         return float(value)
     if isinstance(value, np.generic):
         return _scalar(value)
-    if kind in (list, tuple, range):
+    if any(kind is known for known in (list, tuple, range)):
         return tuple(plain(item) for item in value)
     if isinstance(value, tuple):  # named tuples
         return tuple(plain(item) for item in tuple.__iter__(value))
@@ -53,10 +56,10 @@ def plain(value: Any) -> Plain:
 
 
 def _scalar(value: np.generic) -> Plain:
-    if isinstance(value, (np.bool_, np.integer, np.floating)):
-        return value.item() if not isinstance(value, np.longdouble) else float(value)
+    if isinstance(value, (np.bool_, np.integer, np.floating)):  # NumPy's own item(), not one of a learner's subclass
+        return np.generic.item(value) if not isinstance(value, np.longdouble) else float(value)
     if isinstance(value, np.str_):
-        return str(value)
+        return str.__str__(value)
     raise NotComparableError(f"a NumPy {type(value).__name__} is no real number")
 
 
@@ -94,7 +97,7 @@ def agree(got: Plain, expected: Plain, relative_tolerance: float = 0.0) -> str:
     if isinstance(got, np.ndarray) and got.size == 1:
         got = got.item()
     if isinstance(got, bool) or not isinstance(got, (int, float)):
-        return f"{_differ(got, expected)} (a number is needed)"
+        return f"{_differ(got, expected)} {NOT_A_NUMBER}"
     return "" if _close(got, expected, relative_tolerance) else _differ(got, expected)
 
 

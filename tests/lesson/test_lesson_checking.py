@@ -63,6 +63,15 @@ def test_a_wrong_answer_is_told_its_own_misconception(answer, name):
     assert repr(result) == "0.0"
 
 
+@pytest.mark.parametrize("answer", [lambda b, i, o: str(2 * b * i * o), lambda *sizes: [*sizes], lambda *sizes: True])
+def test_an_answer_that_is_no_number_is_told_so(answer):
+    assert judge(EXERCISE, answer).message == "One number is needed here, and your answer is something else."
+
+
+def test_a_printed_answer_is_told_to_return():
+    assert "return hands it over" in judge(EXERCISE, lambda b, i, o: print(2 * b * i * o)).message
+
+
 def test_an_unknown_mistake_gets_the_smallest_case_expected_got_and_ratio():
     found = details(judge(EXERCISE, lambda b, i, o: b + i + o))
     assert found["Case"] == "batch = 2, inputs = 3, outputs = 5"
