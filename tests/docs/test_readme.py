@@ -104,3 +104,16 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_every_picture_of_the_readme_exists_and_says_what_it_shows() -> None:
+    pictures = re.findall(r'<img src="([^"]+)" width="\d+" alt="([^"]+)">', README)
+    assert len(pictures) == README.count("<img ")
+    for path, alt in pictures:
+        assert (ROOT / path).is_file(), path
+        assert len(alt.split()) > 8
+
+
+def test_the_readme_names_every_lesson_that_is_written() -> None:
+    named = set(re.findall(r"\]\((week\d_\w+/w\w+\.ipynb)\)", README))
+    assert named == {path.relative_to(ROOT).as_posix() for path in ROOT.glob("week*/w*.ipynb")}

@@ -44,7 +44,7 @@ environment_report()
 # The notebook runs in another Python than the course. Three ways out:
 #
 # - In a terminal in the course folder, `make course` sets up everything and opens this page (README has the Windows way).
-# - Or choose the course's kernel at the top right of this page.
+# - Or choose the course's Python (`.venv`) as the kernel, at the top right of this page.
 # - Or install into the Python of this page: put these lines into a new cell, run it, then *Kernel*, *Restart*.
 #
 #       %pip install torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu
