@@ -65,7 +65,10 @@ def _input_text(value: object) -> str:
 def _error_text(raised: Raised) -> Details:
     if isinstance(raised.error, NotComparableError):
         return [("Got", str(raised.error))]
-    text = " ".join(str(raised.error).split())[:300]
+    try:
+        text = " ".join(str(raised.error).split())[:300]
+    except Exception:  # an error of the learner's own whose words cannot be had
+        text = ""
     details = [("Error", f"{type(raised.error).__name__}: {text}" if text else type(raised.error).__name__)]
     return [*details, ("Where", raised.where)] if raised.where else details
 

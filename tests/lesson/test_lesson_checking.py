@@ -120,6 +120,17 @@ def test_whatever_an_answer_raises_the_check_goes_on(error):
     assert judge(EXERCISE, raises).points == 0
 
 
+def test_an_error_without_words_is_named_by_its_kind():
+    class Wordless(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def raises(*_):
+        raise Wordless
+
+    assert details(judge(EXERCISE, raises))["Error"] == "Wordless"
+
+
 def test_an_interrupt_still_interrupts():
     def interrupted(*_):
         raise KeyboardInterrupt

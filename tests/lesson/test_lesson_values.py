@@ -69,6 +69,29 @@ def test_objects_functions_and_odd_arrays_are_refused_in_words():
             plain(answer)
 
 
+def test_no_method_of_an_answers_own_class_takes_part_in_the_comparison():
+    class Claims(type):
+        def __eq__(cls, other):
+            return True
+
+        __hash__ = type.__hash__
+
+    class Agreeable(int, metaclass=Claims):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = int.__hash__
+
+    class Item(np.float64):
+        def item(self):
+            return Agreeable()
+
+    with pytest.raises(NotComparableError, match="Agreeable"):
+        plain(Agreeable(3))
+    assert type(plain(Item(3))) is float
+    assert agree(plain(Item(3)), 4)
+
+
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))
 def test_integers_agree_only_when_equal(left, right):
     assert (agree(left, right) == "") == (left == right)
