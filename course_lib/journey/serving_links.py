@@ -36,7 +36,9 @@ def best(
     def ttft_within(batch: float) -> bool:
         point = np.array([batch])
         rate = headroom * batch / (output_tokens * over("interval_seconds", point)[0])
-        step = 0.0 if disaggregated else float(over("step_seconds", point)[0])
+        step = float(over("step_seconds", point)[0])
+        if disaggregated:  # a prompt waits behind prompts alone, on a replica that does nothing else
+            rate, step = headroom / prefill_seconds, 0.0
         return (ttft_promise_seconds or math.inf) >= prefill_queue.ttft_quantile_seconds(
             ttft_quantile, arrival_requests_per_second=rate, prefill_seconds=prefill_seconds, step_seconds=step
         )
@@ -87,8 +89,13 @@ def prefill_time_fraction(
     return batch / output_tokens * prefill_seconds / interval_seconds
 
 
-def _ttft(quantile: float, rate: float, headroom: float, capacity_rate: float, prefill: float, step: float) -> float:
+def _ttft(
+    quantile: float, rate: float, headroom: float, capacity_rate: float, prefill: float, step: float,
+    disaggregated: bool,
+) -> float:  # fmt: skip
     """At the load of a whole replica that serves its share, at most headroom times its capacity."""
+    if disaggregated:  # the replicas of the prompts: no decode step is ever under way there
+        capacity_rate, step = 1 / prefill, 0.0
     replicas = max(1, math.ceil(rate / (headroom * capacity_rate) - 1e-9))
     return prefill_queue.ttft_quantile_seconds(
         quantile, arrival_requests_per_second=rate / replicas, prefill_seconds=prefill, step_seconds=step
@@ -98,17 +105,21 @@ def _ttft(quantile: float, rate: float, headroom: float, capacity_rate: float, p
 @link("time to first token, median", "s", "step under way + M/D/1 wait behind other prompts + prefill")
 def ttft_p50_seconds(
     arrival_requests_per_second: float, headroom: float, requests_per_second: float, prefill_seconds: float,
-    step_seconds: float,
+    step_seconds: float, disaggregated: bool,
 ) -> float:  # fmt: skip
-    return _ttft(0.5, arrival_requests_per_second, headroom, requests_per_second, prefill_seconds, step_seconds)
+    return _ttft(
+        0.5, arrival_requests_per_second, headroom, requests_per_second, prefill_seconds, step_seconds, disaggregated
+    )
 
 
 @link("time to first token, 99th percentile", "s", "step under way + M/D/1 wait behind other prompts + prefill")
 def ttft_p99_seconds(
     arrival_requests_per_second: float, headroom: float, requests_per_second: float, prefill_seconds: float,
-    step_seconds: float,
+    step_seconds: float, disaggregated: bool,
 ) -> float:  # fmt: skip
-    return _ttft(0.99, arrival_requests_per_second, headroom, requests_per_second, prefill_seconds, step_seconds)
+    return _ttft(
+        0.99, arrival_requests_per_second, headroom, requests_per_second, prefill_seconds, step_seconds, disaggregated
+    )
 
 
 @link("longest gap between tokens while one prompt is prefilled", "s", "step + prefill, when not chunked")

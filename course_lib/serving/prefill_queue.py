@@ -12,6 +12,7 @@ from course_lib.errors import InvalidInputError
 __all__ = ["mean_wait_seconds", "ttft_quantile_seconds", "wait_at_most_probability"]
 
 _POINTS_PER_SERVICE = 64
+_MOST_SERVICES, _HEAVY_POINTS = 1000, 20_001
 
 
 def mean_wait_seconds(*, arrival_requests_per_second: float, service_seconds: float) -> float:
@@ -80,9 +81,11 @@ def ttft_quantile_seconds(
     Returns:
         Seconds; infinite when prefill alone overloads the replica.
 
-    Assumes: every prompt takes the mean time; memory is never the reason to wait.
+    Assumes: every prompt takes the mean time; memory is never the reason to wait. Very near to overload (where the
+    quantile spans more than 1000 prefills) the wait is taken as exponential with the mean of M/D/1.
 
-    Source: Fuhrmann and Cooper (1985), decomposition for M/G/1 with vacations; Zhong et al. (2024), DistServe.
+    Source: Fuhrmann and Cooper (1985), decomposition for M/G/1 with vacations; Kingman (1961), the single server queue
+    in heavy traffic; Zhong et al. (2024), DistServe.
 
     >>> round(ttft_quantile_seconds(0.5, arrival_requests_per_second=0.0, prefill_seconds=1.0, step_seconds=0.2), 6)
     1.1
@@ -96,10 +99,14 @@ def ttft_quantile_seconds(
         return prefill_seconds + quantile * step_seconds
     # The tail of the wait falls about as exp(-2 (1 - load) / load * t / D); half as far again is safe for Q below.
     num_services = 2 + math.ceil(1.5 * load / (2 * (1 - load)) * math.log(1 / (1 - quantile)))
-    times = np.arange(num_services * _POINTS_PER_SERVICE + 1) / _POINTS_PER_SERVICE * prefill_seconds
-    waits = wait_at_most_probability(
-        times, arrival_requests_per_second=arrival_requests_per_second, service_seconds=prefill_seconds
-    )
+    if num_services > _MOST_SERVICES:  # heavy traffic: the wait is exponential, with an error of about 1 - load
+        times = np.linspace(0.0, num_services * prefill_seconds, _HEAVY_POINTS)
+        waits = -np.expm1(-times * 2 * (1 - load) / (load * prefill_seconds))
+    else:
+        times = np.arange(num_services * _POINTS_PER_SERVICE + 1) / _POINTS_PER_SERVICE * prefill_seconds
+        waits = wait_at_most_probability(
+            times, arrival_requests_per_second=arrival_requests_per_second, service_seconds=prefill_seconds
+        )
     area = np.concatenate(([0.0], np.cumsum((waits[1:] + waits[:-1]) / 2 * np.diff(times))))
     sums = np.concatenate((times, times + step_seconds))
     sums.sort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
@@ -399,3 +400,18 @@ def test_energy_is_shown_where_the_board_power_is_known() -> None:
     assert energy is not None
     # busy share: 6.0707 * 0.7 / 8 = 0.5312; 8 * 730 h * 700 W * (.15 + .85 * .5312) * 1.2 = 2,950.8 kWh
     assert energy.kwh_per_month == pytest.approx(8 * 730 * 0.7 * (0.15 + 0.85 * 6.07073 * 0.7 / 8) * 1.2, rel=1e-5)
+
+
+def test_prompts_on_replicas_of_their_own_wait_for_prompts_alone():
+    # 60/s * 37.942 ms / 0.7 = 3.25 prefill replicas; 4 run at 15/s: load 0.569, mean wait D * 0.569 / (2 * 0.431)
+    apart = Journey(disaggregated=True)
+    load = 15 * apart["prefill_seconds"]
+    mean = apart["prefill_seconds"] * (1 + load / (2 * (1 - load)))
+    assert apart["prefill_seconds"] < apart["ttft_p50_seconds"] < mean < apart["ttft_p99_seconds"] < 10 * mean
+    slow_steps = replace(apart, fixed_seconds=0.02)
+    for name in ("ttft_p50_seconds", "ttft_p99_seconds"):  # no decode step is ever under way on those replicas
+        assert slow_steps[name] == apart[name]
+
+
+def test_prefill_replicas_at_their_limit_still_have_a_time_to_first_token():
+    assert math.isfinite(Journey(disaggregated=True, headroom_fraction=1.0)["ttft_p99_seconds"])

@@ -83,3 +83,16 @@ def test_limits_of_the_queue() -> None:
     assert overloaded.tolist() == [0.0]
     with pytest.raises(InvalidInputError, match="between 0 and 1"):
         ttft_quantile_seconds(1.0, arrival_requests_per_second=0.1, **common)
+
+
+@pytest.mark.parametrize("step_seconds", [0.0, 0.5])
+def test_the_heavy_traffic_form_meets_the_exact_one_and_answers_at_once_beyond(step_seconds):
+    # 1.5 * load / (2 (1 - load)) * ln 100 services: 860 at load 0.996 are summed exactly, 1148 at 0.997 are not
+    def scaled(load: float) -> float:
+        found = ttft_quantile_seconds(
+            0.99, arrival_requests_per_second=load, prefill_seconds=1.0, step_seconds=step_seconds
+        )
+        return (found - step_seconds / 2 - 1) * 2 * (1 - load) / load / math.log(100)
+
+    assert scaled(0.996) == pytest.approx(scaled(0.997), rel=3e-3)  # the exact one is about 1 - load higher
+    assert scaled(1 - 1e-9) == pytest.approx(1, rel=1e-3)  # 1e9 prefills: exponential, the grid's rounding apart
