@@ -12,6 +12,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import sys
@@ -46,7 +47,7 @@ def run_solved(lesson: Lesson) -> dict[str, Any]:
         "errors": errors,
         "stderr": [f"{key}: {out.text[:500]}" for key, out in outputs if out.get("name") == "stderr"],
         "marks": {key: _text(out) for key, out in outputs if key.endswith(("-check", "-reveal")) and _text(out)},
-        "wordless_pictures": [key for key, out in outputs if _is_wordless_picture(out)],
+        "wordless_pictures": [key for key, out in outputs if is_wordless_picture(out)],
         "cpu_seconds": used.ru_utime + used.ru_stime,
         "peak_bytes": used.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     }
@@ -101,13 +102,14 @@ def _text(output: Any) -> str:
     return str(output.get("data", {}).get("text/plain", "")) if output.output_type == "execute_result" else ""
 
 
-def _is_wordless_picture(output: Any) -> bool:
-    """A picture shown without alternative text: a bare image, or an <img> without alt."""
+def is_wordless_picture(output: Any) -> bool:
+    """A picture shown without alternative text: a bare image, or an <img> whose alt is missing or empty."""
     data = output.get("data", {})
     if any(kind.startswith("image/") for kind in data):
         return True
     html = "".join(data.get("text/html", ""))
-    return html.count("<img") > html.count('alt="') or ("<svg" in html and "aria-label" not in html)
+    wordless = [tag for tag in re.findall(r"<img\b[^>]*>", html) if not re.search(r'\balt="\s*[^"\s]', tag)]
+    return bool(wordless) or ("<svg" in html and not re.search(r'aria-label="\s*[^"\s]', html))
 
 
 def main(arguments: list[str] | None = None) -> int:

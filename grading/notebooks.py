@@ -16,7 +16,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"file_extension": ".py", "mimetype": "text/x-python", "name": "python"},
 }
-FORBIDDEN = (BEGIN, END, "BEGIN HIDDEN TESTS", "END HIDDEN TESTS", "BEGIN MARK SCHEME", "END MARK SCHEME")
+FORBIDDEN = (
+    BEGIN, END, "BEGIN HIDDEN TESTS", "END HIDDEN TESTS", "BEGIN MARK SCHEME", "END MARK SCHEME",
+    "grading/staff", "grading.staff",
+)  # fmt: skip
 
 
 def nbgrader_source(lesson: Lesson) -> NotebookNode:
@@ -81,7 +84,7 @@ def to_text(notebook: NotebookNode) -> str:
 
 
 def leaks(notebook: NotebookNode) -> list[str]:
-    """What a learner's notebook must not hold: outputs, execution counts, solutions, hidden regions."""
+    """What a learner's notebook must not hold: outputs, execution counts, solutions, hidden regions, staff paths."""
     found = []
     for number, cell in enumerate(notebook.cells, 1):
         if cell.cell_type == "code" and (cell.outputs or cell.execution_count is not None):

@@ -9,7 +9,7 @@ import pytest
 from course_lib.errors import InvalidInputError
 from grading.build import LIST_BEGIN, LIST_END, built_files, main, problems, with_lesson_list, write
 from grading.cells import ROOT, SOURCES, lessons, read_lesson
-from grading.notebooks import METADATA, leaks, nbgrader_source, solved
+from grading.notebooks import FORBIDDEN, METADATA, leaks, nbgrader_source, solved
 
 NAME = "week1_backprop/w1_2_trace_forward.ipynb"
 
@@ -67,13 +67,14 @@ def test_a_planted_output_is_named(one_lesson, notebook):
     assert "has outputs" in "\n".join(problems(root=root, sources=sources))
 
 
-@pytest.mark.parametrize("mark", ["### BEGIN SOLUTION", "### BEGIN HIDDEN TESTS"])
-def test_a_planted_region_is_named(one_lesson, notebook, mark):
+@pytest.mark.parametrize("mark", ["### BEGIN SOLUTION", "### BEGIN HIDDEN TESTS", "open('grading/staff/x')"])
+def test_a_planted_region_or_staff_path_is_named(one_lesson, notebook, mark):
     root, sources = one_lesson
     content, plant = notebook
     cell(content, "w1-2-linear-flops-check")["source"] += f"\n{mark}"
     plant(content)
-    assert mark.lstrip("# ") in "\n".join(problems(root=root, sources=sources))
+    word = next(word for word in FORBIDDEN if word in mark)
+    assert f"holds {word!r}" in "\n".join(problems(root=root, sources=sources))
 
 
 def test_an_unreadable_a_missing_and_a_sourceless_notebook_are_named(one_lesson, notebook):

@@ -1,9 +1,11 @@
 """Every lesson runs: solved in a kernel, untouched, with other shapes, and each exercise on its own."""
 
+import nbformat
 import pytest
 
 from course_lib.units import GB
 from grading.cells import SOURCES, lessons, read_lesson
+from grading.execute import is_wordless_picture
 from grading.running import check_exercise
 
 LESSONS = lessons()
@@ -36,6 +38,22 @@ def test_the_untouched_notebook_runs_without_an_error_and_gives_nothing_away(les
     words = executed(lesson.path, "cells")["untouched"]["words"]
     assert all("Commit a number" in text for key, text in words.items() if key.endswith("-reveal"))
     assert all(": 0 of " in text for key, text in words.items() if key.endswith("-check"))
+
+
+@pytest.mark.parametrize(
+    ("data", "wordless"),
+    [
+        ({"image/png": "AAAA"}, True),
+        ({"text/html": '<img src="a"> and words that say alt="x"'}, True),
+        ({"text/html": '<img alt="" src="a">'}, True),
+        ({"text/html": "<svg></svg>"}, True),
+        ({"text/html": '<svg aria-label="A rising line."></svg>'}, False),
+        ({"text/html": '<img src="a" alt="A rising line.">'}, False),
+        ({"text/html": "<p>words</p>"}, False),
+    ],
+)
+def test_a_picture_without_words_is_found(data, wordless):
+    assert is_wordless_picture(nbformat.v4.new_output("display_data", data)) is wordless
 
 
 @weekly
