@@ -29,6 +29,9 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except BrokenPipeError:  # the reader of our output has seen enough
             raise
+        except OverflowError as error:
+            typer.echo(f"trace-tensor: a number is too large to compute with ({error}).", err=True)
+            raise typer.Exit(2) from None
         except (TraceATensorError, OSError) as error:
             typer.echo(f"trace-tensor: {_with_flags(str(error))}", err=True)
             raise typer.Exit(2) from None
@@ -38,8 +41,9 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 def _with_flags(message: str) -> str:
     """Name the options of the command line where the message names arguments of Python."""
-    named = [
-        f"{flag} {match[1]}" for name, flag in _FLAGS.items() if (match := re.search(rf"\b{name}=([\w.]+)", message))
-    ]
+    named = [  # the value where the message gives one; N where it gives a formula or dots
+        f"{flag} {match[1] or 'N'}" for name, flag in _FLAGS.items()
+        if (match := re.search(rf"\b{name}=(?:(\w[\w-]*)(?=[.,;)]|$| \w))?", message))
+    ]  # fmt: skip
     named += ["--usd-per-hour USD or --prices FILE"] * ("Tariff(usd_per_hour" in message)
     return message + (f"\nOn this command line: {', '.join(named)}." if named else "")

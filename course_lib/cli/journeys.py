@@ -24,8 +24,13 @@ __all__ = ["OUTPUT_TOKENS", "PROMPT_TOKENS", "RATE", "changed", "served", "tarif
 RATE, PROMPT_TOKENS, OUTPUT_TOKENS = 60.0, 1500, 300
 """The workload of the course's tables, used where none is given."""
 
-_RECORDS = ("model", "device", "tariff", "workload", "slo", "rules", "as_of")
+_RECORDS = (
+    "model", "device", "tariff", "workload", "slo", "rules", "as_of",
+    "experts", "latent_attention", "attention_windows",
+)  # fmt: skip
+_MOST = 1e15  # a number beyond this is a slip of the keyboard
 _TRACED_TOKENS = 32
+_CHANGED = (ModelShape, Experts, Workload, SLO, Journey)
 
 
 def served(model: NamedModel, kv_elements: int | None) -> Any:
@@ -65,6 +70,11 @@ def workload(
         if (rate, prompt, output) != (None, None, None):
             raise InvalidInputError("a workload file or a rate and lengths", given="both")
         read = Workload.from_csv(file, prefix_hit_fraction=hits)
+        if read.recorded is not None and not read.recorded.arrival_at_seconds.any():
+            raise InvalidInputError(
+                f"{file} gives a rate only if its requests come at different instants", given="one instant",
+                next_step="Record more requests, or give --rate, --prompt-tokens and --output-tokens.",
+            )  # fmt: skip
         return replace(read, arrivals="poisson", recorded=None), ()  # the journey uses rate and lengths, not instants
     most = getattr(model, "max_context_tokens", None)
     notes: tuple[str, ...] = ()
@@ -98,9 +108,10 @@ def changed(
     """
     values = dict(_pair(each) for each in changes)
     known = _known(journey)
-    for name in values:
+    for name, value in values.items():
         if name not in known:
             raise UnknownNameError("field to change", name, known)
+        _check_kind(name, value)
     if "model" in values:
         journey = replace(journey, model=model_shape(str(values.pop("model"))))
     if "device" in values:
@@ -129,6 +140,23 @@ def _pair(text: str) -> tuple[str, Any]:
         return name.strip(), json.loads(value)
     except ValueError:
         return name.strip(), value.strip()
+
+
+def _check_kind(name: str, value: Any) -> None:
+    """Refuse a word where a field holds a number, and the other way; whether the value is possible its record says."""
+    declared = {each.name: str(each.type) for record in _CHANGED for each in fields(record)}
+    kinds = set(declared[name].split(" | ")) if name not in ("model", "device") else {"str"}
+    takes = {
+        "a number": (bool(kinds & {"int", "float"}), type(value) in (int, float) and abs(value) <= _MOST),
+        "true or false": ("bool" in kinds, type(value) is bool),
+        "a name": ("str" in kinds, type(value) is str),
+        "null": ("None" in kinds, value is None),
+    }
+    if not any(held and fits for held, fits in takes.values()):
+        raise InvalidInputError(
+            f"--change {name} takes {' or '.join(words for words, (held, _) in takes.items() if held)}",
+            given=str(value) if len(str(value)) <= 40 else f"{str(value)[:40]}...",
+        )
 
 
 def _known(journey: Journey) -> set[str]:

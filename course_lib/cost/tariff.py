@@ -111,6 +111,8 @@ class Tariff:
         age = self.age_days(today)
         if age is None:
             return (f"the price of {name} has no date",)
+        if self.date > today.isoformat()[: len(self.date)]:
+            return (f"the price of {name} is dated {self.date}, which is still to come",)
         if age > stale_after_days:
             return (f"the price of {name} is {age} days old ({self.date}); look it up again before you rely on it",)
         return ()

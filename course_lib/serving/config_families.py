@@ -12,6 +12,7 @@ from course_lib.errors import InvalidInputError, UnsupportedError
 from course_lib.serving.config_fields import Fields, common_fields, head_size, layer_windows, qwen_windows
 from course_lib.serving.config_mixtures import deepseek, gpt_oss, mixtral, qwen3, qwen3_moe
 from course_lib.serving.config_reader import Config
+from course_lib.serving.experts import require_counts
 from course_lib.serving.shape_record import ModelShape
 
 __all__ = ["FAMILIES", "shape_from_config"]
@@ -75,6 +76,9 @@ def shape_from_config(values: Mapping[str, object], *, name: str, origin: str = 
     for key in (*_EXPERT_KEYS, *_LATENT_KEYS):
         if key not in keys:
             config.refuse(key, f"{key} in a {family} model")
+    for key in ("num_hidden_layers", "n_layer"):
+        if config.values.get(key):  # before any list of layers is made
+            require_counts(config.origin, positive={"num_layers": config.size(key)})
     fields = reader(config)
     if "attention_windows" not in fields:  # the family has none by itself, but layer_types may name some
         num_layers, window = fields["num_layers"], config.optional_size("sliding_window")

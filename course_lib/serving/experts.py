@@ -9,6 +9,9 @@ from course_lib.errors import InvalidInputError
 __all__ = ["Experts", "LatentAttention", "require_counts"]
 
 
+_MOST_LAYERS, _MOST = 10_000, 10**12  # beyond these a size is a slip; a list of layers would fill the memory
+
+
 def require_counts(owner: str, *, positive: dict[str, object], natural: dict[str, object] | None = None) -> None:
     """Refuse sizes that are not whole numbers of 1 or more (``positive``) or of 0 or more (``natural``).
 
@@ -23,6 +26,10 @@ def require_counts(owner: str, *, positive: dict[str, object], natural: dict[str
                 raise InvalidInputError(
                     f"{owner} needs {name} to be a whole number, {least} or more", given=repr(size)
                 )
+            most = _MOST_LAYERS if name == "num_layers" else _MOST
+            if size > most:
+                shown = f"{size:,}" if size.bit_length() < 128 else f"a number of {size.bit_length():,} bits"
+                raise InvalidInputError(f"{owner} needs {name} to be at most {most:,}", given=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

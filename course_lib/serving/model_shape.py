@@ -86,7 +86,7 @@ def _shape_from_file(path: Path) -> ModelShape:
         raise InvalidInputError(
             "a model configuration must be a readable file", given=f"{path} ({error.strerror})"
         ) from error
-    except ValueError as error:  # malformed JSON, or bytes that are not UTF-8
+    except (ValueError, RecursionError) as error:  # malformed JSON, bytes that are not UTF-8, endless nesting
         raise InvalidInputError("a model configuration must be valid JSON", given=f"{path} ({error})") from error
     if not isinstance(values, dict):
         raise InvalidInputError(

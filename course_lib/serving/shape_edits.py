@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from course_lib.errors import InvalidInputError, UnknownNameError
+from course_lib.serving.experts import Experts, require_counts
 
 if TYPE_CHECKING:
-    from course_lib.serving.experts import Experts
     from course_lib.serving.shape_record import ModelShape
 
 __all__ = ["EXPERT_FIELDS", "changed_shape"]
@@ -43,6 +43,7 @@ def changed_shape(shape: ModelShape, edits: Mapping[str, object]) -> ModelShape:
         changes.setdefault("num_kv_heads", changes["num_heads"])
     num_layers = changes.get("num_layers")
     if isinstance(num_layers, int) and num_layers > 0 and num_layers != shape.num_layers:
+        require_counts(f"model shape {shape.name!r}", positive={"num_layers": num_layers})
         _check_dense_layers(shape, changes)
         changes.setdefault("attention_windows", _continued(shape.attention_windows, num_layers))
     return replace(shape, **changes)  # type: ignore[arg-type]
