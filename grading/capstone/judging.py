@@ -102,12 +102,12 @@ def sound(folder: Path, held: Court) -> None:
 
 def gain(folder: Path, held: Court) -> None:
     """One justified optimization, predicted first."""
-    check_gain(_memo(folder), held.committed, held.run)
+    check_gain(_memo_of_a_gain(folder), held.committed, held.run)
 
 
 def ablation(folder: Path, held: Court) -> None:
     """The named change made the gain."""
-    check_ablation(_memo(folder), held.run)
+    check_ablation(_memo_of_a_gain(folder), held.run)
 
 
 def losing_regime(folder: Path, held: Court) -> None:
@@ -165,6 +165,15 @@ def _later(folder: Path) -> list[Cell]:
 
 def _memo(folder: Path) -> Memo:
     return read_memo(folder / "memo.md")
+
+
+def _memo_of_a_gain(folder: Path) -> Memo:
+    """The memo, where the model too says that its change gains: a gain only looked up explains nothing."""
+    memo = _memo(folder)
+    percent = model_effects(folder, memo)["change"]
+    if percent >= 0:
+        raise Finding("no-gain", f"your model says {percent:+.2f} % for the change: by its word there is no gain")
+    return memo
 
 
 def _answers(folder: Path, held: Court) -> Sequence[Mapping[str, Any]]:

@@ -93,6 +93,30 @@ def test_the_excellent_submission_loses_nothing_on_two_draws_of_held_out_runs(ex
     assert lost(excellent, seed="another course") == set()
 
 
+ANSWER = """
+def predict(config, machine, workload):
+    n = {value}
+    terms = dict.fromkeys(("weights", "compute", "kv", "other"), n)
+    names = ("ttft_seconds", "tpot_seconds", "tokens_per_second", "usd_per_month", "bytes_moved")
+    return dict.fromkeys(names, n) | {{"breakdown": terms}}
+"""
+JUNK = {
+    "ones": ANSWER.format(value="1.0"),
+    "nan": ANSWER.format(value="float('nan')"),
+    "claims to equal all": ANSWER.format(value="type('E', (float,), {'__eq__': lambda *_: True})(1)"),
+    "leaves": "import os\nos._exit(0)\n",
+    "is no Python": "def predict(:\n",
+    "is empty": "",
+}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_model_of_no_worth_earns_nothing_however_good_the_memo(junk, tmp_path, lost):
+    folder = write_submission(tmp_path)
+    (folder / "model.py").write_text(JUNK[junk], encoding="utf-8")
+    assert lost(folder) == set(PARTS)  # the commitment is right too
+
+
 def test_points_are_eighty_and_each_part_has_a_flaw_that_loses_it():
     assert sum(points for points, _ in PARTS.values()) == 80
     tried = set().union(*(parts for _, parts in MODEL_FLAWS.values()), *(parts for *_, parts in MEMO_FLAWS.values()))

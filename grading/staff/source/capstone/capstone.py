@@ -134,7 +134,8 @@ reveal("capstone-effect", lambda: replayed_percent(submission))
 # ### Justified: 14 points
 #
 # The gain must be inside your interval and above the noise of five repetitions (8). Then your change is taken out and
-# everything you set beside it stays: if more than a fifth of the gain is still there, something else made it (6).
+# everything you set beside it stays: if more than a fifth of the gain is still there, something else made it (6). For
+# both your model must say that the change gains: a gain only looked up explains nothing.
 #
 # If the effect is not what you said, leave the number. It costs at most 8 points, and the memo is where you earn them
 # back: which term did you have wrong?
