@@ -13,6 +13,7 @@ from course_lib.units import format_bytes, format_quantity, format_seconds, form
 __all__ = ["Explanation", "format_link"]
 
 _COLUMNS = ("link", "value", "basis", "binds", "formula", "source")
+_THINGS = ("device", "parameter", "replica", "request", "sequence", "token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +84,11 @@ def format_link(link: Link) -> str:
     """A link's value with its unit; counts are printed to the last digit.
 
     >>> format_link(Link(name="x", title="x", value=8_030_261_248, unit="parameter", formula="", basis="counted"))
-    '8,030,261,248 parameter'
+    '8,030,261,248 parameters'
     """
     value, unit = link.value, link.unit
     if link.basis == "counted":
-        return f"{value:,.0f} {unit}" if float(value).is_integer() else f"{value:,.1f} {unit}"
+        return _counted(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}", unit)
     if unit == "s":
         return format_seconds(value)
     if unit.startswith("USD"):
@@ -97,7 +98,14 @@ def format_link(link: Link) -> str:
     if unit in ("B/s", "FLOP", "FLOP/s"):
         return format_quantity(value, unit)
     number = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
-    return number if unit == "1" else f"{number} {unit}"
+    return number if unit == "1" else _counted(number, unit)
+
+
+def _counted(number: str, unit: str) -> str:
+    """A number with its unit; things that are counted take the plural: 1 device, 8 replicas, 60 requests/s."""
+    thing, slash, rest = unit.partition("/")
+    many = "s" if thing in _THINGS and number != "1" else ""
+    return f"{number} {thing}{many}{slash}{rest}"
 
 
 def _range(band: Band) -> str:

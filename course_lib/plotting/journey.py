@@ -1,162 +1,131 @@
-"""Figures of the journey: the strip of links, why a bill moved, what it depends on, where the time goes.
+"""Figures of a journey: why a bill moved, what would move it, how sure that is, where the time goes.
 
-Each figure is drawn from evaluated journeys and computes no dollar of its own; each carries its numbers as a table.
+They are drawn fast enough to follow a slider, and the same ones stand on the report, in the widget and in the lesson.
+Each reads journeys and computes nothing of its own but places on the page; each carries its numbers as a table.
 """
 
 from __future__ import annotations
 
-import textwrap
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from course_lib.errors import InvalidInputError
-from course_lib.journey import Band, Diff, Journey, Link, Sensitivity, format_link
-from course_lib.plotting import COLORS, MARKERS, Figure, canvas
-from course_lib.plotting.bill import SIZE_NAMES
+from course_lib.journey import BANDWIDTH_RANGE, COMPUTE_RANGE, Band, Journey, Sensitivity
+from course_lib.journey.compare import ROUNDING, attribution
+from course_lib.plotting import COLORS, Figure
+from course_lib.plotting.svg import Scale, circle, drawing, line, rect, room, text, ticks
 from course_lib.units import format_seconds, format_usd
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["SIZE_NAMES", "change_bands", "time_shares_bar", "tornado", "waterfall", "what_moved_it"]
 
-__all__ = [
-    "STRIP", "attribution_waterfall", "change_bands", "dollar_axis", "links_strip", "sensitivity_tornado",
-    "time_shares_bar",
-]  # fmt: skip
-
-STRIP = (
-    "num_parameters", "kv_bytes_per_token", "flops_per_token", "memory_batch", "step_seconds", "prefill_seconds",
-    "interval_seconds", "batch", "requests_per_second", "num_replicas", "num_replicas_billed", "billed_usd_per_month",
-)  # fmt: skip
-"""Links of the strip; any other link that binds is put in at its place."""
+SIZE_NAMES = {
+    "feed_forward_size": "feed-forward size", "num_kv_heads": "key/value heads", "num_layers": "layers",
+    "model_size": "model size", "vocab_size": "vocabulary", "num_heads": "query heads", "head_size": "head size",
+    "arrival_requests_per_second": "requests per second", "prompt_tokens": "prompt tokens",
+    "output_tokens": "output tokens", "tpot_seconds": "promised time between tokens",
+    "efficiency_compute": "compute efficiency", "efficiency_bandwidth": "bandwidth efficiency",
+    "headroom_fraction": "headroom fraction", "usd_per_hour": "price of a device hour",
+    "hours_per_month": "hours in the month", "fixed_seconds": "fixed time of a step",
+    "expert_feed_forward_size": "expert feed-forward size",
+}  # fmt: skip
+"""Words for the names of fields."""
 
 _ASSUMED = ("efficiency_compute", "efficiency_bandwidth", "fixed_seconds", "headroom_fraction", "hours_per_month")
-_ROW = 7  # boxes in a row of the strip
 _SHARE_COLORS = {
-    "matmuls of decode": ("compute", ""), "KV reads": ("memory", "//"), "prefill": ("prefill", "xx"),
-    "fixed": ("assumed", ".."), "all-reduces": ("miss", "\\\\"),
+    "matmuls of decode": "compute", "KV reads": "memory", "prefill": "prefill", "fixed": "assumed",
+    "all-reduces": "miss",
 }  # fmt: skip
+_WIDTH, _TOP = 860.0, 22.0
+_GREY, _FAINT = "#555555", "#dddddd"
 
 
-def links_strip(journey: Journey) -> Figure:
-    """The chain as a strip of boxes from tensor to dollars; links that bind have a thick frame and say so.
+def what_moved_it(journey: Journey, base: Journey) -> tuple[Figure, tuple[str, float]]:
+    """Waterfall from the base's invoice to this one, and its largest cause; the bars sum to the change."""
+    terms = attribution(base.inputs, journey.inputs).terms
+    start, end = base["billed_usd_per_month"], journey["billed_usd_per_month"]
+    rest = end - start - sum(usd for _, usd in terms)
+    return waterfall((*terms, (ROUNDING, rest)), start, end), max(
+        terms, key=lambda term: abs(term[1]), default=("nothing", 0.0)
+    )
+
+
+def waterfall(terms: Sequence[tuple[str, float]], start: float, end: float) -> Figure:
+    """From one invoice to another, one bar for each cause.
 
     Args:
-        journey: the evaluated chain.
+        terms: (cause, dollars a month); they sum to ``end - start``.
+        start: the invoice of the base.
+        end: the invoice now.
     """
-    shown = [link for link in journey.links if link.name in STRIP or link.binds]
-    rows = [shown[start : start + _ROW] for start in range(0, len(shown), _ROW)]
-    binding = " and ".join(f"{link.title} ({format_link(link)})" for link in shown if link.binds)
-    said = "; ".join(f"{link.title} {format_link(link)}" for link in shown)
-    table = (("link", "value", "basis", "binds"), *_strip_rows(shown))
-    with canvas(
-        alt=f"Chain of {len(shown)} links from tensor to bill: {said}. What binds: {binding}.",
-        caption=f"From the tensor to the bill, left to right. Thick frames bind: {binding}.",
-        xlabel="", ylabel="", width=11.0, height=1.55 * len(rows), table=table,
-    ) as (axes, finish):  # fmt: skip
-        axes.set_axis_off()
-        axes.set_xlim(0, _ROW)
-        axes.set_ylim(-len(rows), 0)
-        for row, links in enumerate(rows):
-            for column, link in enumerate(links):
-                _box(axes, column, -row, link, arrow=link is not shown[-1])
-        return finish()
+    bars = [("invoice of the base", 0.0, start)]
+    for name, usd in terms:
+        bars.append((name, bars[-1][2], bars[-1][2] + usd))
+    bars.append(("invoice now", 0.0, end))
+    causes = [term for term in terms if term[0] != ROUNDING]
+    largest = max(causes, key=lambda term: abs(term[1]), default=("nothing", 0.0))[0]
+    row = 34.0
+    return Figure(
+        svg=drawing(_WIDTH, _TOP + row * len(bars) + 20, _steps(bars, row)),
+        alt=f"A waterfall from an invoice of {format_usd(start)} to {format_usd(end)}: "
+        + ", ".join(f"{name} {high - low:+,.0f}" for name, low, high in bars[1:-1]) + " dollars a month.",
+        caption=f"Why the invoice moved by {_signed(end - start)}: the largest cause is {largest}. Shapley terms, no "
+        "order of the changes is favoured; they sum to the change.",
+        table=(("cause", "USD/month"), *((name, f"{high - low:+,.2f}") for name, low, high in bars)),
+    )  # fmt: skip
 
 
-def _strip_rows(links: Sequence[Link]) -> list[tuple[str, ...]]:
-    return [(link.title, format_link(link), link.basis, "binds" if link.binds else "") for link in links]
+def _steps(bars: Sequence[tuple[str, float, float]], row: float) -> list[str]:
+    ends = [edge for _, low, high in bars for edge in (low, high)]
+    left = room(name for name, _, _ in bars)
+    x = Scale(low=min(0.0, *ends), high=max(ends), start=left, end=_WIDTH - 130)
+    parts = []
+    for index, (name, low, high) in enumerate(bars):
+        total = index in (0, len(bars) - 1)
+        y = _TOP + row * index
+        fill = COLORS["cost"] if total else COLORS["memory"] if high >= low else COLORS["hit"]
+        parts += [
+            text(left - 10, y + 16, name, anchor="end"),
+            rect(x(min(low, high)), y, max(1.5, abs(x(high) - x(low))), 22, fill=fill),
+            text(max(x(low), x(high)) + 8, y + 16, format_usd(high) if total else _signed(high - low)),
+        ]
+        if not total:
+            parts.append(line(x(low), y - row + 22, x(low), y, stroke=_GREY, dash="2 2"))
+    return parts
 
 
-def _box(axes: Axes, column: int, top: int, link: Link, *, arrow: bool) -> None:
-    from matplotlib.patches import Rectangle
-
-    color = COLORS["memory"] if link.binds else COLORS["cost"] if "usd" in link.name else COLORS["compute"]
-    face = "#fff1e6" if link.binds else "white"
-    axes.add_patch(
-        Rectangle((column + 0.05, top - 0.93), 0.83, 0.86, facecolor=face, edgecolor=color, lw=3 if link.binds else 1.2)
-    )
-    middle = column + 0.465
-    title = "\n".join(textwrap.wrap(link.title, 17)[:3])
-    value = "\n".join(textwrap.wrap(format_link(link), 15))
-    axes.text(middle, top - 0.13, title, ha="center", va="top", fontsize=8, color="#333333")
-    axes.text(middle, top - 0.66, value, ha="center", va="center", fontsize=9.5, weight="bold")
-    if link.binds:
-        axes.text(middle, top - 0.9, "binds", ha="center", va="bottom", fontsize=8, color=COLORS["memory"])
-    if arrow:
-        axes.annotate(
-            "", (column + 1.04, top - 0.5), (column + 0.89, top - 0.5), arrowprops={"arrowstyle": "->", "lw": 1.2}
-        )
-
-
-def dollar_axis(axis: Any) -> None:
-    """Label an axis in whole dollars."""
-    axis.set_major_formatter(lambda value, _: f"${value:,.0f}")
-
-
-def attribution_waterfall(diff: Diff) -> Figure:
-    """From the dollars before to the dollars after, one bar for each cause (Shapley); the bars sum to the change.
-
-    Raises:
-        InvalidInputError: the continuous dollars did not move, so there is nothing to explain.
-    """
-    moved = next((link for link in diff.links if link.name == "continuous_usd_per_month"), None)
-    if moved is None or moved.before is None or moved.after is None:
-        raise InvalidInputError("a waterfall explains a change of the continuous dollars", given="no change")
-    terms = diff.attribution.terms
-    why = ", ".join(f"{name} {_signed(usd)}" for name, usd in terms)
-    with canvas(
-        alt=f"Waterfall of continuous dollars a month from {format_usd(moved.before)} to {format_usd(moved.after)}: "
-            f"{why}.",
-        caption=f"Why the bill moved by {_signed(diff.usd_per_month)} a month ({diff.relative:+.1%}): the parts are "
-                "order-free (Shapley) and sum to the change.",
-        xlabel="continuous cost [USD / month]", ylabel="", height=1.2 + 0.5 * (len(terms) + 2),
-        table=(
-            ("cause", "USD/month"), ("before", format_usd(moved.before)),
-            *((name, _signed(usd)) for name, usd in terms), ("after", format_usd(moved.after)),
-        ),
-    ) as (axes, finish):  # fmt: skip
-        labels = ["before", *(name for name, _ in terms), "after"]
-        axes.barh(0, moved.before, color=COLORS["assumed"])
-        total = moved.before
-        for row, (_, usd) in enumerate(terms, 1):
-            color, hatch = (COLORS["memory"], "") if usd > 0 else (COLORS["hit"], "//")
-            axes.barh(row, usd, left=total, color=color, hatch=hatch, edgecolor="white")
-            end = max(total, total + usd)
-            axes.annotate(_signed(usd), (end, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=10)
-            total += usd
-        axes.barh(len(labels) - 1, moved.after, color=COLORS["cost"])
-        axes.set_yticks(range(len(labels)), labels)
-        axes.invert_yaxis()
-        axes.margins(x=0.16)
-        axes.set_xlim(left=0)
-        dollar_axis(axes.xaxis)
-        return finish()
-
-
-def sensitivity_tornado(sensitivity: Sensitivity, *, num_bars: int = 12) -> Figure:
-    """Elasticities, largest first: how many percent of dollars one percent more of each number costs.
+def tornado(sensitivity: Sensitivity, count: int = 12) -> Figure:
+    """Elasticities as bars to both sides: by how many percent dollars move when one number grows by 1 %.
 
     Args:
         sensitivity: of a journey.
-        num_bars: the largest so many are drawn; the table has all.
+        count: the largest so many are drawn; the table has all.
     """
-    shown = sensitivity.elasticities[:num_bars]
-    first, slope = SIZE_NAMES.get(shown[0][0], shown[0][0]), shown[0][1]
-    with canvas(
-        alt=f"Bars of the elasticity of continuous dollars to {len(shown)} numbers, largest first: "
-            + ", ".join(f"{name} {value:+.2f}" for name, value in shown) + ".",
-        caption=f"1 % more of each changes the continuous dollars by so many percent (largest: {first}, {slope:+.2f}). "
-                "Hatched grey: assumptions, which calibration replaces.",
-        xlabel="elasticity, d ln USD / d ln x [1]", ylabel="", width=8.0, height=1.0 + 0.34 * len(shown),
-        table=(("number", "elasticity"), *((name, f"{value:+.3f}") for name, value in sensitivity.elasticities)),
-    ) as (axes, finish):  # fmt: skip
-        for row, (name, value) in enumerate(shown):
-            assumed = name in _ASSUMED
-            color = COLORS["assumed"] if assumed else COLORS["compute"]
-            axes.barh(row, value, color=color, hatch="//" if assumed else "", edgecolor="white")
-        axes.axvline(0, color="black", lw=1)
-        axes.set_yticks(range(len(shown)), [SIZE_NAMES.get(name, name) for name, _ in shown])
-        axes.invert_yaxis()
-        return finish()
+    named = [(SIZE_NAMES.get(name, name.replace("_", " ")), value) for name, value in sensitivity.elasticities]
+    assumed = [name in _ASSUMED for name, _ in sensitivity.elasticities[:count]]
+    row, left = 26.0, room(name for name, _ in named[:count])
+    height = _TOP + row * len(assumed) + 24
+    most = max(1.0, *(abs(value) for _, value in named))
+    x = Scale(low=-most, high=most, start=left + 60, end=_WIDTH - 70)
+    parts = []
+    for index, ((name, value), open_bar) in enumerate(zip(named, assumed)):
+        y = _TOP + row * index
+        ink = COLORS["memory"] if value > 0 else COLORS["hit"]
+        look = {"fill": "#ffffff", "stroke": ink, "thick": 2, "dash": "4 3"} if open_bar else {"fill": ink}
+        parts += [
+            text(left - 10, y + 14, name, anchor="end"),
+            rect(min(x(0), x(value)), y + 1, abs(x(value) - x(0)), 18, **look),
+            text(x(value) + (6 if value > 0 else -6), y + 15, f"{value:+.2f}", anchor="start" if value > 0 else "end"),
+        ]
+    parts.append(line(x(0), _TOP - 6, x(0), height - 18, thick=1.5))
+    name, value = named[0]
+    return Figure(
+        svg=drawing(_WIDTH, height, parts),
+        alt="Bars of elasticity, largest first: " + ", ".join(f"{each} {v:+.2f}" for each, v in named[:count]) + ".",
+        caption="Percent that continuous dollars move when a number grows by 1 %. "
+        f"{name[:1].upper()}{name[1:]} leads with {value:+.2f}. A slope is local: a limit just ahead "
+        "does not show in it. Dashed bars are assumptions, which calibration replaces.",
+        table=(("number", "d ln $ / d ln x"), *((each, f"{v:+.3f}") for each, v in named)),
+    )
 
 
 def change_bands(changes: Sequence[tuple[str, Band]]) -> Figure:
@@ -170,26 +139,44 @@ def change_bands(changes: Sequence[tuple[str, Band]]) -> Figure:
     """
     if not changes:
         raise InvalidInputError("a figure of bands has one band at least", given="none")
-    edge = max([1.0, *(band.high for _, band in changes if band.high < float("inf"))]) * 1.1
+    ends = [each for _, band in changes for each in (band.low, band.nominal, band.high) if each < math.inf]
+    left, row = room(name for name, _ in changes), 30.0
+    height = _TOP + row * len(changes) + 46
+    x = Scale(low=min(0.0, *ends), high=max(0.05, *ends), start=left + 12, end=_WIDTH - 180)
     said = "; ".join(f"{name} {_percent(b.nominal)} ({_percent(b.low)} to {_percent(b.high)})" for name, b in changes)
-    with canvas(
+    parts = []
+    for value in ticks(x.low, x.high):
+        parts += [
+            line(x(value), _TOP - 8, x(value), height - 46, stroke=_FAINT),
+            text(x(value), height - 30, _percent(value) if value else "0%", anchor="middle", size=12),
+        ]
+    parts.append(line(x(0), _TOP - 8, x(0), height - 46, thick=1.5))
+    for index, (name, band) in enumerate(changes):
+        parts += _band(x, _TOP + row * index, left, name, band)
+    parts.append(text((x.start + x.end) / 2, height - 10, "change of the continuous dollars", anchor="middle"))
+    compute, bandwidth = (f"{low:g} to {high:g}" for low, high in (COMPUTE_RANGE, BANDWIDTH_RANGE))
+    return Figure(
+        svg=drawing(_WIDTH, height, parts),
         alt=f"Bands of the relative change of continuous dollars: {said}.",
-        caption="Each option against this journey: the mark at the given efficiencies, the bar over compute efficiency "
-                "0.4 to 0.7 and bandwidth efficiency 0.6 to 0.9.",
-        xlabel="change of continuous cost [%]", ylabel="", height=1.1 + 0.4 * len(changes),
+        caption="Each change against the same journey: the dot at the given efficiencies, the bar over compute "
+        f"efficiency {compute} and bandwidth efficiency {bandwidth}.",
         table=(
             ("option", "low", "given", "high"),
             *((name, _percent(b.low), _percent(b.nominal), _percent(b.high)) for name, b in changes),
         ),
-    ) as (axes, finish):  # fmt: skip
-        for row, (_, band) in enumerate(changes):
-            high = min(band.high, edge)
-            axes.plot([100 * band.low, 100 * high], [row, row], color=COLORS["assumed"], lw=7, solid_capstyle="butt")
-            axes.plot([100 * band.nominal], [row], MARKERS["cost"], color=COLORS["cost"], markersize=8)
-        axes.axvline(0, color="black", lw=1)
-        axes.set_yticks(range(len(changes)), [name for name, _ in changes])
-        axes.invert_yaxis()
-        return finish()
+    )
+
+
+def _band(x: Scale, y: float, left: float, name: str, band: Band) -> list[str]:
+    low, high = x(band.low), x.end + 8 if band.high == math.inf else x(band.high)
+    ends = _percent(band.low), _percent(band.high)
+    words = f"{_percent(band.nominal)}" + (f" ({ends[0]} to {ends[1]})" if ends[0] != ends[1] else "")
+    return [
+        text(left - 2, y + 14, name, anchor="end"),
+        rect(low, y + 5, max(2.0, high - low), 9, fill=COLORS["assumed"]),
+        circle(x(band.nominal), y + 9.5, 6, fill=COLORS["cost"]),
+        text(max(high, x(band.nominal), x(0)) + 10, y + 14, words, size=12),
+    ]
 
 
 def time_shares_bar(journey: Journey) -> Figure:
@@ -197,21 +184,23 @@ def time_shares_bar(journey: Journey) -> Figure:
     shares = [(name, share) for name, share in journey.time_shares if share > 0]
     interval = float(journey["interval_seconds"])
     said = ", ".join(f"{name} {share:.0%}" for name, share in shares)
-    with canvas(
+    x = Scale(low=0, high=1, start=10, end=_WIDTH - 10)
+    parts, start, place = [], 0.0, x.start
+    for name, share in shares:
+        words = f"{name}, {format_seconds(share * interval)}"
+        parts += [
+            rect(x(start), 44, x(share) - x(0), 40, fill=COLORS[_SHARE_COLORS[name]], stroke="#ffffff", thick=2),
+            rect(place, 14, 14, 14, fill=COLORS[_SHARE_COLORS[name]]), text(place + 20, 26, words),
+        ]  # fmt: skip
+        if share > 0.05:
+            parts.append(text(x(start + share / 2), 69, f"{share:.0%}", anchor="middle", weight="bold"))
+        start, place = start + share, place + 44 + room([words], most=math.inf) - 20
+    return Figure(
+        svg=drawing(max(_WIDTH, place), 96, parts),
         alt=f"One bar of the {format_seconds(interval)} between two tokens: {said}.",
         caption=f"The {format_seconds(interval)} between two tokens of a request: {said}.",
-        xlabel="time between two tokens [ms]", ylabel="", height=1.7,
         table=(("part", "share", "time"), *((n, f"{s:.1%}", format_seconds(s * interval)) for n, s in shares)),
-    ) as (axes, finish):  # fmt: skip
-        start = 0.0
-        for name, share in shares:
-            color, hatch = _SHARE_COLORS[name]
-            width = 1e3 * share * interval
-            axes.barh(0, width, left=start, color=COLORS[color], hatch=hatch, edgecolor="white", label=name)
-            start += width
-        axes.set_yticks([])
-        axes.legend(ncols=len(shares), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9)
-        return finish()
+    )
 
 
 def _signed(usd: float) -> str:
@@ -219,4 +208,4 @@ def _signed(usd: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return "no bound" if value == float("inf") else f"{value:+.0%}"
+    return "no bound" if value == math.inf else f"{value:+.0%}"

@@ -1,6 +1,6 @@
 """Figures written as SVG by hand: a page that answers each move of a slider has no time for a plotting library.
 
-Four primitives and a scale; the figures themselves stand in :mod:`course_lib.plotting.bill`.
+Five primitives and a scale; the figures themselves stand in :mod:`course_lib.plotting.journey` and beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Scale", "circle", "drawing", "line", "path", "rect", "text", "ticks"]
+__all__ = ["Scale", "circle", "drawing", "line", "path", "rect", "room", "text", "ticks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,15 @@ def ticks(low: float, high: float, count: int = 5) -> tuple[float, ...]:
     step = next(nice * magnitude for nice in (1, 2, 5, 10) if nice * magnitude >= rough)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return tuple(index * step for index in range(first, last + 1))
+
+
+def room(words: Iterable[str], *, size: float = 13, most: float = 400) -> float:
+    """Points that the longest of some words needs on the left of a picture, at most ``most``.
+
+    >>> room(["layers", "key/value heads"])
+    131.0
+    """
+    return min(most, 20 + 7.4 * max(len(each) for each in words) * size / 13)
 
 
 def text(

@@ -1,53 +1,50 @@
-"""The figures of a report, by section; without matplotlib there are none, and the page says so."""
+"""The figures of a report, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
-
-from course_lib.errors import InvalidInputError
+from course_lib.journey import Journey
 from course_lib.plotting import Figure
+from course_lib.plotting.journey import change_bands, time_shares_bar, tornado, waterfall
+from course_lib.plotting.journey_staircase import along, current, next_step, staircase, sweep_values
+from course_lib.plotting.journey_strip import link_strip
 from course_lib.report.record import Report
 from course_lib.serving.shape_record import ModelShape
 
-__all__ = ["MISSING", "report_figures"]
+__all__ = ["report_figures"]
 
-MISSING = "Figures need matplotlib (pip install matplotlib). Every number of theirs stands in the tables."
+_SIZES = ("num_layers", "model_size", "num_kv_heads", "vocab_size", "arrival_requests_per_second", "output_tokens")
 
 
 def report_figures(report: Report) -> dict[str, str]:
-    """HTML of each figure under its name; empty texts where it cannot be drawn."""
-    if find_spec("matplotlib") is None:
-        return {}
-    from course_lib.plotting import journey as plots
-    from course_lib.plotting.staircase import dollar_staircase
-
-    journey, diff = report.journey, report.diff
-    is_shape = isinstance(journey.model, ModelShape)
+    """HTML of each figure under its name; one that this report has no use for is absent."""
+    journey, before, diff = report.journey, report.before, report.diff
     bands = [(option.what, option.diff.relative_band) for option in report.options if option.diff is not None]
-    makers: dict[str, Callable[[], Figure]] = {
-        "strip": lambda: plots.links_strip(journey),
-        "time": lambda: plots.time_shares_bar(journey),
-        "options": lambda: plots.change_bands(bands),
-        "tornado": lambda: plots.sensitivity_tornado(report.sensitivity),
-        "stairs": lambda: dollar_staircase(journey, _dimension(report, is_shape)),
-        "promise": lambda: dollar_staircase(journey, "tpot_seconds"),
+    drawn = {
+        "strip": link_strip(journey, before),
+        "time": time_shares_bar(journey),
+        "tornado": tornado(report.sensitivity),
+        "stairs": _stairs(journey, _dimension(report)),
     }
-    if diff is not None:
-        makers["waterfall"] = lambda: plots.attribution_waterfall(diff)
-    return {name: _html(make) for name, make in makers.items()}
+    if bands:
+        drawn["options"] = change_bands(bands)
+    if journey.slo.tpot_seconds is not None:
+        drawn["promise"] = _stairs(journey, "tpot_seconds")
+    if before is not None and diff is not None:
+        bills = (each.bill.billed_usd_per_month for each in (before, journey))
+        drawn["waterfall"] = waterfall(diff.billed_attribution.terms, *bills)
+    return {name: figure.to_html() for name, figure in drawn.items()}
 
 
-def _dimension(report: Report, is_shape: bool) -> str:
-    """The size that the change edited, else the width of the feed-forward, else the load."""
-    if not is_shape:
+def _dimension(report: Report) -> str:
+    """The number that the change edited, else the width of the feed-forward, else the load."""
+    if not isinstance(report.journey.model, ModelShape):
         return "arrival_requests_per_second"
     edited = report.change.split("=")[0]
-    return edited if edited in ("num_layers", "model_size", "num_kv_heads", "vocab_size") else "feed_forward_size"
+    return edited if edited in _SIZES else "feed_forward_size"
 
 
-def _html(make: Callable[[], Figure]) -> str:
-    try:
-        return make().to_html()
-    except InvalidInputError:  # nothing to draw: no promise was made, or nothing moved
-        return ""
+def _stairs(journey: Journey, name: str) -> Figure:
+    tried, now = sweep_values(journey, name), current(journey, name)
+    points = along(journey, name, tried)
+    step = next_step(journey, name, points, now)
+    return staircase(points, name, now, step, num_left_out=len(tried) - len(points))

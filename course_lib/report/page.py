@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 
 from course_lib.journey import Diff, format_link
-from course_lib.report.figures import MISSING, report_figures
+from course_lib.report.figures import report_figures
 from course_lib.report.limits import LIMITS
 from course_lib.report.parts import cards, link_rows, paragraph, section, table
 from course_lib.report.record import Report
@@ -67,7 +67,7 @@ def _answer(report: Report, figures: dict[str, str]) -> str:
          "when not chunked"),
         ("time to first token", _value(report, "ttft_p50_seconds"),
          f"median; 99th percentile {_value(report, 'ttft_p99_seconds')}"),
-        ("replicas", _value(report, "num_replicas_billed").removesuffix(" replica"),
+        ("replicas", f"{bill.num_replicas_billed:,}",
          f"rented; {bill.num_replicas_continuous:.3g} needed, batch {_value(report, 'batch')}"),
     ]  # fmt: skip
     pages = (("chain", "chain"), ("invoice", "invoice"), ("options", "options"), ("assumptions", "assumptions"),
@@ -79,7 +79,7 @@ def _answer(report: Report, figures: dict[str, str]) -> str:
         f"<header><h1>{escape(said.title + changed)}</h1>"
         f'{paragraph("What serving costs, and every number between the tensor and the bill.", "soft")}'
         f'<nav aria-label="Sections">{menu}</nav>{cards(big)}{paragraph(band, "soft")}{warnings}'
-        f'<div class="strip">{figures.get("strip", paragraph(MISSING, "warning"))}</div></header>'
+        f'<div class="strip">{figures["strip"]}</div></header>'
     )
 
 
@@ -92,7 +92,7 @@ def _change(report: Report, diff: Diff, figures: dict[str, str]) -> str:
     terms = [(name, signed_usd(usd)) for name, usd in diff.attribution.terms]
     billed = [(name, signed_usd(usd)) for name, usd in diff.billed_attribution.terms]
     return section(
-        "change", f"The change: {report.change}", paragraph(change_text(diff)), figures.get("waterfall", ""),
+        "change", f"The change: {report.change}", paragraph(change_text(diff)), figures["waterfall"],
         '<div class="pair">',
         table("Why the continuous dollars moved (Shapley)", ("cause", "USD/month"), terms, numbers=(1,)),
         table("Why the billed dollars moved", ("cause", "USD/month"), billed, numbers=(1,)),
@@ -106,7 +106,7 @@ def _chain(report: Report, figures: dict[str, str]) -> str:
     stages = (f"<h3>{escape(title)}</h3>{link_rows(f'{title}: every link', links)}" for title, links in report.stages())
     return section(
         "chain", "The chain", f"<p>{key}A row marked <strong>binds</strong> keeps the bill from falling.</p>",
-        figures.get("time", ""), *stages,
+        figures["time"], *stages,
     )  # fmt: skip
 
 
@@ -126,17 +126,17 @@ def _invoice(report: Report, figures: dict[str, str]) -> str:
     steps = "Billed dollars move in whole replicas: a change can cost nothing, or a machine."
     return section(
         "invoice", "The invoice", table("FOCUS columns, USD", header, rows, numbers=(2, 3, 4, 5)),
-        paragraph(energy, "soft") if energy else "", paragraph(steps), figures.get("stairs", ""),
+        paragraph(energy, "soft") if energy else "", paragraph(steps), figures["stairs"],
         figures.get("promise", ""),
     )  # fmt: skip
 
 
 def _options(report: Report, figures: dict[str, str]) -> str:
-    rows = []
+    rows, refused = [], []
     for option in report.options:
         diff = option.diff
         if diff is None:
-            rows.append((option.what, "not possible", option.refused, "", ""))
+            refused.append(paragraph(f"{option.what}: not possible. {option.refused}", "soft"))
         else:
             rows.append(
                 (option.what, f"{diff.relative:+.1%}", percent_band(diff.relative_band),
@@ -147,12 +147,12 @@ def _options(report: Report, figures: dict[str, str]) -> str:
         "Order flips: share of the efficiencies tried at which the other option is the cheaper one; a tie counts half. "
         "Weight-only formats save bytes and no arithmetic."
     )
-    slopes = [(name.replace("_", " "), f"{value:+.3f}") for name, value in report.sensitivity.elasticities]
     return section(
         "options", "What would move it",
-        table("Options against this journey", header, rows, numbers=(1, 2, 3, 4)), paragraph(flips, "soft"),
+        table("Options against this journey", header, rows, numbers=(1, 2, 3, 4)), *refused,
+        paragraph(flips, "soft"),
         figures.get("options", ""), "<h3>What the bill depends on</h3>",
-        figures.get("tornado") or table("Elasticities", ("number", "elasticity"), slopes, numbers=(1,)),
+        figures["tornado"],
     )  # fmt: skip
 
 

@@ -120,7 +120,9 @@ def change_text(diff: Diff) -> str:
 
 def _change(report: Report, diff: Diff) -> str:
     why = columns([(name, signed_usd(usd)) for name, usd in diff.attribution.terms], right=(1,), indent="    ")
-    moved = [(textwrap.shorten(title, 38, placeholder=" ..."), *rest) for title, *rest in moved_links(report, diff)]
+    rows = moved_links(report, diff)
+    numbers = sum(2 + max((len(row[column]) for row in rows), default=0) for column in (1, 2, 3))
+    moved = [(textwrap.shorten(title, WIDTH - 4 - numbers, placeholder=" ..."), *rest) for title, *rest in rows]
     table = columns(moved, right=(1, 2, 3), indent="    ") if moved else "    none"
     return (
         f"THE CHANGE  {report.change}\n{_wrapped(change_text(diff))}\n"

@@ -14,18 +14,18 @@ from typing import Any
 from course_lib.errors import InvalidInputError
 from course_lib.journey import Journey
 from course_lib.plotting import Figure
-from course_lib.plotting.bill import SIZE_NAMES, along, next_step, staircase, tornado, what_moved_it
-from course_lib.plotting.bill_strip import link_strip
+from course_lib.plotting.journey import SIZE_NAMES, tornado, what_moved_it
+from course_lib.plotting.journey_staircase import along, current, next_step, staircase, sweep_values
+from course_lib.plotting.journey_strip import link_strip
 from course_lib.serving import ModelShape
 from course_lib.units import format_usd
 
 __all__ = [
-    "CHARTS", "Page", "bill_explorer", "invoice_html", "journey_view", "message_html", "question", "sweep_values",
+    "CHARTS", "Page", "bill_explorer", "invoice_html", "journey_view", "message_html", "question",
 ]  # fmt: skip
 
 CHARTS = {"staircase": "staircase", "why it moved": "why", "what would move it": "tornado"}
 """Words on the buttons, and the name of each chart."""
-_STEPS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,30 +98,6 @@ def question(chart: str, size: str) -> str:
     }[chart]
 
 
-def current(journey: Journey, size: str) -> float:
-    """The value of one size of the model, or of one number of the workload."""
-    if size in ModelShape.__dataclass_fields__:
-        return float(getattr(journey.shape, size))
-    return float(journey[size])
-
-
-def sweep_values(journey: Journey, size: str) -> tuple[float, ...]:
-    """About 32 values from half to twice the present one, the present one among them; heads take their divisors.
-
-    >>> sweep_values(Journey(), "num_kv_heads")
-    (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-    """
-    now = current(journey, size)
-    if size == "num_kv_heads" and isinstance(journey.model, ModelShape):
-        heads = journey.model.num_heads
-        return tuple(float(n) for n in range(1, heads + 1) if heads % n == 0)
-    if size == "arrival_requests_per_second":
-        return tuple(now * (0.5 + 1.5 * index / 48) for index in range(49))
-    step = max(1.0, round(1.5 * now / _STEPS))
-    below = int(now / 2 // step)
-    return tuple(now + step * index for index in range(-below, _STEPS - below + 1) if now + step * index >= 1)
-
-
 def invoice_html(journey: Journey, base: Journey) -> str:
     """The invoice: rows, total with its band, continuous dollars, price of tokens, energy; and the change."""
     bill = journey.bill
@@ -178,11 +154,11 @@ def _chart(journey: Journey, base: Journey, chart: str, size: str) -> tuple[Figu
     """A chart, and the answer to its question."""
     words = SIZE_NAMES.get(size, size)
     if chart == "staircase":
-        value = current(journey, size)
-        points = along(journey, size, sweep_values(journey, size))
+        value, tried = current(journey, size), sweep_values(journey, size)
+        points = along(journey, size, tried)
         step = next_step(journey, size, points, value)
         truth = f"The invoice rises at {step:,.6g}." if step else f"It does not rise up to {points[-1].value:,.6g}."
-        return staircase(points, size, value, step), truth
+        return staircase(points, size, value, step, num_left_out=len(tried) - len(points)), truth
     if chart == "why":
         figure, (cause, usd) = what_moved_it(journey, base)
         return figure, f"The largest cause is {cause}: {usd:+,.0f} USD a month."

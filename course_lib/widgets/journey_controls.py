@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from course_lib.cost import Tariff, prices
 from course_lib.errors import TraceATensorError
 from course_lib.journey import Journey
-from course_lib.plotting.bill import SIZE_NAMES
+from course_lib.plotting.journey import SIZE_NAMES
 from course_lib.serving import ModelShape, model_shape, model_shapes
 from course_lib.widgets.journey import CHARTS, journey_view, message_html
 

@@ -9,10 +9,11 @@ import pytest
 from course_lib.cost import Tariff
 from course_lib.errors import InvalidInputError, TraceATensorError
 from course_lib.journey import Journey
-from course_lib.plotting.bill import along, next_step, staircase, tornado, what_moved_it
-from course_lib.plotting.bill_strip import boxes, link_strip
+from course_lib.plotting.journey import tornado, what_moved_it
+from course_lib.plotting.journey_staircase import along, next_step, staircase, sweep_values
+from course_lib.plotting.journey_strip import boxes, link_strip
 from course_lib.serving import model_shape
-from course_lib.widgets.journey import CHARTS, bill_explorer, journey_view, sweep_values
+from course_lib.widgets.journey import CHARTS, bill_explorer, journey_view
 from course_lib.widgets.journey_controls import Explorer
 from grading.cells import SOURCES, read_lesson
 from grading.running import answer_of

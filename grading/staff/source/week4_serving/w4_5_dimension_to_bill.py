@@ -21,11 +21,11 @@ from IPython.display import display
 
 from course_lib.journey import Journey
 from course_lib.lesson import check, predict, reveal
-from course_lib.plotting.bill import along, next_step, staircase, what_moved_it
-from course_lib.plotting.bill_strip import link_strip
-from course_lib.plotting.journey import change_bands
+from course_lib.plotting.journey import change_bands, what_moved_it
+from course_lib.plotting.journey_staircase import along, next_step, staircase, sweep_values
+from course_lib.plotting.journey_strip import link_strip
 from course_lib.serving import capacity
-from course_lib.widgets.journey import bill_explorer, sweep_values
+from course_lib.widgets.journey import bill_explorer
 
 # %% role="shapes"
 model = "llama-3-8b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from course_lib.journey import Journey
+from course_lib.journey import Journey, Link, format_link
 from course_lib.plotting import COLORS, Figure
 from course_lib.plotting.svg import drawing, rect, text
 from course_lib.units import format_seconds, format_usd
@@ -24,7 +24,7 @@ STRIP = (
     ("kv_read_seconds", "KV reads of a step"),
     ("interval_seconds", "time between tokens"),
     ("batch", "batch"),
-    ("requests_per_second", "requests/s a replica"),
+    ("requests_per_second", "load of one replica"),
     ("num_replicas", "replicas"),
     ("billed_usd_per_month", "invoice of a month"),
 )
@@ -58,14 +58,14 @@ def boxes(journey: Journey, base: Journey | None = None) -> tuple[Box, ...]:
     >>> [box.name for box in boxes(Journey()) if box.binds]
     ['matmul_seconds', 'interval_seconds']
     """
-    made = []
+    made, links = [], {link.name: link for link in journey.links}
     for name, title in STRIP:
         value = _value(journey, name)
         change = None if base is None else value / _value(base, name) - 1
         made.append(
             Box(
-                name=name, title=title, shown=_shown(name, value), change=change, note=_note(journey, name),
-                binds=_binds(journey, name),
+                name=name, title=title, shown=_shown(name, value, links.get(name)), change=change,
+                note=_note(journey, name), binds=_binds(journey, name),
             )
         )  # fmt: skip
     return tuple(made)
@@ -77,12 +77,12 @@ def link_strip(journey: Journey, base: Journey | None = None) -> Figure:
     parts = []
     for index, box in enumerate(made):
         row, column = divmod(index, _ACROSS)
-        parts += _draw(box, 3 + column * (_WIDTH + _GAP), 10 + row * (_HEIGHT + 14))
+        parts += _draw(box, 3 + column * (_WIDTH + _GAP), 12 + row * (_HEIGHT + 16))
     binding = [box.title for box in made if box.binds]
     since = "" if base is None else " Changes are since the base."
     rows = [(box.title, box.shown, _percent(box.change), box.note, "binds" if box.binds else "") for box in made]
     return Figure(
-        svg=drawing(_ACROSS * (_WIDTH + _GAP) + 4, 2 * _HEIGHT + 32, parts),
+        svg=drawing(_ACROSS * (_WIDTH + _GAP) + 4, 2 * _HEIGHT + 36, parts),
         alt="Twelve links from the shape to the invoice. "
         + "; ".join(f"{box.title} {box.shown} {_percent(box.change)}".strip() for box in made)
         + f". Binding: {', '.join(binding)}.",
@@ -99,16 +99,21 @@ def _draw(box: Box, x: float, y: float) -> list[str]:
             stroke=COLORS["memory"] if box.binds else "#bbbbbb", thick=3 if box.binds else 1,
         ),
         text(middle, y + 20, box.title, anchor="middle", size=12),
-        text(middle, y + 43, box.shown, anchor="middle", size=16, weight="bold"),
+        text(middle, y + 43, box.shown, anchor="middle", size=_fitting(box.shown), weight="bold"),
         text(middle, y + 61, box.note, anchor="middle", size=11, fill="#555555"),
         text(middle, y + 80, _percent(box.change), anchor="middle", size=12, weight="bold", fill=_ink(box.change)),
     ]  # fmt: skip
     if box.binds:
         parts += [
-            rect(middle - 27, y - 9, 54, 17, fill=COLORS["memory"]),
-            text(middle, y + 4, "BINDS", anchor="middle", size=11, weight="bold", fill="#ffffff"),
+            rect(middle - 27, y - 11, 54, 17, fill=COLORS["memory"]),
+            text(middle, y + 2, "BINDS", anchor="middle", size=11, weight="bold", fill="#ffffff"),
         ]
     return parts
+
+
+def _fitting(words: str) -> float:
+    """The largest size, up to 16, at which bold words stay inside a box."""
+    return min(16.0, (_WIDTH - 10) / (0.66 * len(words)))
 
 
 def _value(journey: Journey, name: str) -> float:
@@ -136,22 +141,19 @@ def _note(journey: Journey, name: str) -> str:
     if name == "interval_seconds":
         return f"promised {format_seconds(promise)}" if promise else "no promise"
     return {
-        "memory_batch": "sequences", "batch": f"engine limit {journey['batch_limit']:,}",
+        "batch": f"engine limit {journey['batch_limit']:,}",
         "num_replicas": f"{journey['num_replicas_billed']} rented",
         "billed_usd_per_month": f"continuous {format_usd(journey['continuous_usd_per_month'])}",
     }.get(name, "")  # fmt: skip
 
 
-def _shown(name: str, value: float) -> str:
+def _shown(name: str, value: float, link: Link | None) -> str:
+    """As everywhere, but for what a box is too narrow for, and for the invoice, which goes to the cent."""
     if name == "billed_usd_per_month":
         return f"${value:,.2f}"
-    if name.endswith("_seconds"):
-        return format_seconds(value)
-    if name == "kv_bytes_per_token":
-        return f"{value:,.0f} B"
     if name in ("num_parameters", "flops_per_token"):
         return f"{value / 1e9:,.3f} G"
-    return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
+    return format_seconds(value) if link is None else format_link(link)
 
 
 def _percent(change: float | None) -> str:
