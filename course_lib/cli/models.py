@@ -14,7 +14,7 @@ from course_lib.errors import InvalidInputError, TraceATensorError, UnknownNameE
 from course_lib.serving.model_shape import model_shape
 from course_lib.serving.shape_record import ModelShape
 
-__all__ = ["NamedModel", "named_model"]
+__all__ = ["NamedModel", "named_model", "token_ids"]
 
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -98,3 +98,17 @@ def _users_code(asked: str) -> Iterator[None]:
             asked, given=f"{type(error).__name__}: {error}",
             next_step="Run it in Python alone to see where. The form is package.module:factory, from this folder.",
         ) from error  # fmt: skip
+
+
+def token_ids(batch: int, tokens: int) -> Any:
+    """Token ids to run a model on, (B, T), all 0: which tokens they are changes no count.
+
+    Raises:
+        InvalidInputError: no sequence, or no token in it.
+    """
+    import torch
+
+    for flag, given, what in (("--batch", batch, "sequence"), ("--tokens", tokens, "token of each sequence")):
+        if given < 1:
+            raise InvalidInputError(f"a run needs a {what}", given=f"{flag} {given}", allowed="1 or more")
+    return torch.zeros(batch, tokens, dtype=torch.long)

@@ -55,6 +55,6 @@ Compute = Annotated[
         help="What is multiplied; bf16, or what the device has. W8A8 is --weights fp8 --compute fp8.",
     ),
 ]  # fmt: skip
-Batch = Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Sequences.")]
-Tokens = Annotated[int, typer.Option("--tokens", metavar="N", min=1, help="Tokens of each sequence.")]
+Batch = Annotated[int, typer.Option("--batch", metavar="N", help="Sequences.")]
+Tokens = Annotated[int, typer.Option("--tokens", metavar="N", help="Tokens of each sequence.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on stdout.")]

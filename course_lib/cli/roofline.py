@@ -61,6 +61,7 @@ def roofline(
 def _passes(named: NamedModel, batch: int, tokens: int) -> list[tuple[str, str, Trace]]:
     import torch
 
+    from course_lib.cli.models import token_ids
     from course_lib.serving.reference_decoder import reference_decoder
     from course_lib.trace import trace_torch
 
@@ -68,11 +69,11 @@ def _passes(named: NamedModel, batch: int, tokens: int) -> list[tuple[str, str, 
         with torch.no_grad():
             return trace_torch(module, *inputs, backward=False, attention_convention="flash")
 
+    prompt, newest = (token_ids(batch, count) for count in (tokens, 1))
     if named.shape is None:
-        inputs = named.inputs or (torch.zeros(batch, tokens, dtype=torch.long),)
+        inputs = named.inputs or (prompt,)
         return [("forward", "the inputs of the factory" if named.inputs else f"{batch} x {tokens} tokens",
                  ran(named.module, *inputs))]  # fmt: skip
-    prompt, newest = (torch.zeros(batch, count, dtype=torch.long) for count in (tokens, 1))
     return [
         ("prefill", f"{batch} x {tokens:,} tokens", ran(reference_decoder(named.shape), prompt)),
         ("decode", f"{batch} x 1 token, each against {tokens:,} cached",

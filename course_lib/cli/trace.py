@@ -10,6 +10,7 @@ import typer
 
 from course_lib.cli.errors import reported
 from course_lib.cli.options import Batch, Json, ModelName, Tokens
+from course_lib.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from course_lib.trace import Trace, Work
@@ -34,7 +35,9 @@ def trace(
         bool, typer.Option("--flash", help="Attention as one fused kernel that keeps no T x T matrix.")
     ] = False,
     by: Annotated[Grouping, typer.Option("--by", help="One row for each operation, or for each module.")] = Grouping.OP,
-    depth: Annotated[int, typer.Option("--depth", min=0, help="Names kept of a module's path, with --by module.")] = 2,
+    depth: Annotated[
+        int, typer.Option("--depth", metavar="N", help="Names kept of a module's path, with --by module.")
+    ] = 2,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the whole trace as JSON.")] = None,
     json: Json = False,
 ) -> None:
@@ -47,6 +50,8 @@ def trace(
     """
     from course_lib.cli.output import print_json, print_text
 
+    if depth < 0:
+        raise InvalidInputError("a path keeps so many names", given=f"--depth {depth}", allowed="0 or more")
     name, inputs, counted = traced(model, batch=batch, tokens=tokens, backward=not no_backward, flash=flash)
     if out is not None:
         counted.to_json(out)
@@ -59,9 +64,9 @@ def trace(
 
 def traced(model: str, *, batch: int, tokens: int, backward: bool, flash: bool) -> tuple[str, str, Trace]:
     """(name, inputs in words, trace) of a named model."""
-    from course_lib.cli.models import named_model
+    from course_lib.cli.models import named_model, token_ids
 
-    named = named_model(model)
+    named, ids = named_model(model), token_ids(batch, tokens)
     import torch
 
     from course_lib.serving.reference_decoder import reference_decoder
@@ -70,8 +75,7 @@ def traced(model: str, *, batch: int, tokens: int, backward: bool, flash: bool) 
     module, inputs = named.module, named.inputs
     if named.shape is not None:
         module = reference_decoder(named.shape)
-    if not inputs:
-        inputs = (torch.zeros(batch, tokens, dtype=torch.long),)
+    inputs = inputs or (ids,)
     words = ", ".join(str(tuple(each.shape)) if isinstance(each, torch.Tensor) else str(each) for each in inputs)
     convention: Any = "flash" if flash else "unfused"
     return named.name, words, trace_torch(module, *inputs, backward=backward, attention_convention=convention)

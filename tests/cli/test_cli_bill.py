@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from course_lib.journey import Journey
-from course_lib.report import report_schema
+from course_lib.report import record, report_schema
 
 Run = Callable[..., Result]
 CHAR_LM = "course_lib.models.char_lm:load_char_lm"
@@ -20,6 +20,13 @@ CHAR_LM = "course_lib.models.char_lm:load_char_lm"
 def data(result: Result) -> dict:  # type: ignore[type-arg]
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def chain_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chain alone: the what-ifs beside it are tested with the report, and 20 bills are made here."""
+    for name in ("options", "switches"):
+        monkeypatch.setattr(record, name, lambda journey: ())
 
 
 def test_the_flagship_is_the_default_and_the_answer_comes_first(run: Run, tmp_path: Path) -> None:
@@ -34,8 +41,11 @@ def test_the_flagship_is_the_default_and_the_answer_comes_first(run: Run, tmp_pa
     assert result.stderr == ""
 
 
-def test_no_line_is_wider_than_100_columns_even_with_formulas_and_a_change(run: Run) -> None:
-    result = run("bill", "--no-report", "--formulas", "--sensitivity", "--change", "num_kv_heads=32")
+@pytest.mark.usefixtures("chain_alone")
+@pytest.mark.parametrize("model", [(), ("--model", "llama-3-70b", "--tensor-parallel", "8")])
+def test_no_line_is_wider_than_100_columns_even_with_formulas_and_a_change(run: Run, model: tuple[str, ...]) -> None:
+    result = run("bill", *model, "--no-report", "--formulas", "--sensitivity", "--change", "num_kv_heads=32")
+    assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
@@ -57,6 +67,7 @@ def test_json_is_alone_on_stdout_follows_its_schema_and_is_read_back(run: Run, t
     assert sum(found["time_shares"].values()) == pytest.approx(1)
 
 
+@pytest.mark.usefixtures("chain_alone")
 def test_the_command_in_the_report_is_the_command_that_was_given(run: Run) -> None:
     words = ("bill", "--model", "gpt2", "--prompt-tokens", "500", "--output-tokens", "100", "--change", "num_layers=6",
              "--change", "tpot_seconds=0.02", "--disaggregated", "--json")  # fmt: skip
@@ -65,6 +76,7 @@ def test_the_command_in_the_report_is_the_command_that_was_given(run: Run) -> No
     assert sorted(said.split()[2:]) == sorted(words[1:])
 
 
+@pytest.mark.usefixtures("chain_alone")
 @pytest.mark.parametrize(
     ("words", "field", "value"),
     [
@@ -94,6 +106,7 @@ def test_each_option_reaches_its_link(run: Run, words: tuple[str, ...], field: s
     assert links[field] == pytest.approx(value)
 
 
+@pytest.mark.usefixtures("chain_alone")
 def test_w8a8_and_the_switches_of_the_prefill_reach_the_dollars(run: Run) -> None:
     base, fp8, attention, apart = (
         data(run("bill", "--json", *words))["bill"]["continuous_usd_per_month"]
@@ -104,6 +117,7 @@ def test_w8a8_and_the_switches_of_the_prefill_reach_the_dollars(run: Run) -> Non
     assert apart != base
 
 
+@pytest.mark.usefixtures("chain_alone")
 def test_the_character_model_goes_from_its_tensors_to_dollars(run: Run) -> None:
     found = data(run("bill", "--json", "--model", CHAR_LM))
     links = {link["name"]: link for link in found["links"]}

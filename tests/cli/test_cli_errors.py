@@ -65,7 +65,9 @@ BAD = [
     (("bill", "--report", "absent/r.html"), ("absent/r.html",)),
     (("bill", "--speed", "9"), ("No such option", "--speed")),
     (("bill", "--batch-size"), ("No such option",)),
-    (("trace", "--batch", "0"), ("--batch", "1")),
+    (("trace", "--batch", "0"), ("a run needs a sequence; allowed: 1 or more; given: --batch 0.",)),
+    (("roofline", "--tokens", "-3"), ("token of each sequence; allowed: 1 or more; given: --tokens -3.",)),
+    (("trace", "--depth", "-1"), ("allowed: 0 or more; given: --depth -1.",)),
     (("new", "planet"), ("planet", "device")),
     (("ship",), ("No such command", "ship")),
 ]  # fmt: skip
