@@ -21,6 +21,7 @@ from course_lib.optimization import (
     scratchpad_ledger,
     standard_flops,
     standard_hbm_bytes,
+    tile_bytes,
 )
 from course_lib.plotting.attention import attention_times, times_figure, traffic_figure
 from course_lib.serving import Workload, model_shape
@@ -69,6 +70,16 @@ def test_twice_the_tokens_move_almost_four_times_the_bytes():
     long = AttentionShape(num_queries=8192, head_size=128)
     ratio = flash_hbm_bytes(long, block_q=128, block_k=64) / flash_hbm_bytes(SHAPE, block_q=128, block_k=64)
     assert ratio == pytest.approx(2 * (2 + 2 * 64) / (2 + 2 * 32))  # 3.94
+
+
+def test_the_numbers_quoted_in_the_text():
+    assert round(standard_hbm_bytes(SHAPE) / 1e6, 1) == 138.4
+    assert [round(flash_hbm_bytes(SHAPE, block_q=rows, block_k=64) / 1e6, 1) for rows in (32, 256)] == [270.5, 35.7]
+    assert round(tile_bytes(block_q=256, block_k=64, head_size=128).total / 1e3) == 297
+    assert round(device("h100-sxm").peak("bf16") / 3.9e12) == 254  # FLOPs in the time of one exponential
+    paper = AttentionShape(num_queries=1024, head_size=64, num_heads=64 * 16)
+    assert round((standard_hbm_bytes(paper) + standard_hbm_bytes(paper, backward=True)) / 1e9, 1) == 25.2
+    assert round(40.3e9 / (2 * 1024 * 1024 * paper.num_heads), 1) == 18.8  # passes over fp16 scores
 
 
 def test_the_row_by_hand_is_33_in_either_order():
