@@ -97,8 +97,10 @@ def test_a_command_of_the_readme_runs(command: str, desk: Path) -> None:
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code = re.search(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     assert code
-    exec(compile(code[1].replace(".diff(j))", ".diff(j).table())"), "README.md", "exec"), {})
-    assert "billed" in capsys.readouterr().out
+    exec(compile(code[1], "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "billed" in said
+    assert "KV bytes" in said and "Diff(" not in said
 
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:
