@@ -36,6 +36,10 @@ _CHANGED = (ModelShape, Experts, Workload, SLO, Journey)
 def served(model: NamedModel, kv_elements: int | None) -> Any:
     """The shape, or the counts of the traced module."""
     if model.shape is not None:
+        if kv_elements is not None:
+            raise InvalidInputError(
+                f"the KV cache of {model.name} follows from its shape; --kv-elements is for a module", given=kv_elements
+            )
         return model.shape
     inputs = model.inputs
     if not inputs and not callable(getattr(model.module, "model_shape", None)):

@@ -68,14 +68,12 @@ def resolve_parallelism(inputs: Mapping[str, Any], degree: int | str) -> int:
     if degree == "auto":
         found = _smallest_degree(inputs)
         if found is None:
-            raise DoesNotFitError(_too_big(inputs, 1) + " No tensor-parallel degree up to 64 holds it.")
+            raise DoesNotFitError(_too_big(inputs, 1) + _way_out(inputs, found))
         return found
     if not isinstance(degree, int) or isinstance(degree, bool) or degree < 1:
         raise InvalidInputError("tensor_parallel is a number of devices or 'auto'", given=repr(degree))
     if not _fits(inputs, degree):
-        found = _smallest_degree(inputs)
-        advice = f" tensor_parallel={found} is the smallest degree that holds it." if found else ""
-        raise DoesNotFitError(_too_big(inputs, degree) + advice + " Or store weights or KV cache in fewer bits.")
+        raise DoesNotFitError(_too_big(inputs, degree) + _way_out(inputs, _smallest_degree(inputs)))
     return degree
 
 
@@ -104,6 +102,21 @@ def _smallest_degree(inputs: Mapping[str, Any]) -> int | None:
     if isinstance(model, ModelShape) and machine.link_bytes_per_second:
         degrees = tensor_parallel_degrees(model)
     return next((degree for degree in degrees if _fits(inputs, degree)), None)
+
+
+def _way_out(inputs: Mapping[str, Any], found: int | None) -> str:
+    """The degree that holds the model, or why none is proposed; and the other way, fewer bits."""
+    if found is not None:
+        degree = f"tensor_parallel={found} is the smallest degree that holds it."
+        return f" {degree} Or store weights or KV cache in fewer bits."
+    machine = inputs["device"]
+    if not isinstance(inputs["weight_model"], ModelShape):
+        reason = "A module known by its counts is not split over devices"
+    elif not machine.link_bytes_per_second:
+        reason = f"No tensor-parallel degree is proposed: no link between devices is on record for {machine.title}"
+    else:
+        reason = f"No tensor-parallel degree up to {tensor_parallel_degrees(inputs['weight_model'])[-1]} holds it"
+    return f" {reason}. Store weights or KV cache in fewer bits, or take a larger device."
 
 
 def _too_big(inputs: Mapping[str, Any], degree: int) -> str:

@@ -75,6 +75,12 @@ def test_a_log_with_one_instant_has_no_rate(run: Run) -> None:
     assert "different instants" in " ".join(result.stderr.split())
 
 
+def test_kv_elements_beside_a_shape_is_refused_not_ignored(run: Run) -> None:
+    result = run("bill", "--kv-elements", "5")
+    assert result.exit_code == 2
+    assert "follows from its shape" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("message", "option"),
     [
