@@ -64,11 +64,12 @@ def check(exercise_id: str, answer: Any = None) -> CheckResult:
 
     Nothing here raises for a wrong answer, an answer that raises, or an unknown id.
     """
+    exercise_id = exercise_id if isinstance(exercise_id, str) else type(exercise_id).__name__
     try:
         record = find_exercise(exercise_id)
     except TraceATensorError as error:
         return CheckResult(
-            exercise_id=str(exercise_id), passed=False, points=0.0, max_points=0.0, misconception=None,
+            exercise_id=exercise_id, passed=False, points=0.0, max_points=0.0, misconception=None,
             message=str(error),
         )  # fmt: skip
     store = progress_store()

@@ -100,6 +100,7 @@ def predict(
         numbers = _numbers(value, low, high)
     except ValueError as error:
         return Notice(word="Not stored yet", message=str(error), color=BAD)
+    prediction_id, unit = str(prediction_id), str(unit)
     store = progress_store()
     old = store.entry("predictions", prediction_id)
     if "revealed_at" in old:
@@ -162,6 +163,8 @@ def _number(value: Any) -> float:
         number = plain(value)
     except NotComparableError as error:
         raise ValueError(f"A prediction is one number, but {error}.") from None
+    except Exception:  # a tensor without values, an object that answers every question with an error
+        raise ValueError(f"A prediction is one number; a {type(value).__name__} could not be read as one.") from None
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not is_finite(number):
         raise ValueError(f"A prediction is one finite number, such as 3e6; got {show(number)}.")
     return number

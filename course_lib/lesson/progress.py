@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 __all__ = ["ProgressStore", "course_root", "is_autograding", "progress_path", "progress_store"]
 
+_LOCK_TRIES, _LOCK_SECONDS = 200, 0.005
 HOME_VARIABLE = "TRACE_A_TENSOR_HOME"
 _EMPTY: dict[str, Any] = {"version": 1, "predictions": {}, "checks": {}}
 # While nbgrader grades, each notebook has a kernel of its own; its progress lives and dies with it.
@@ -65,10 +68,11 @@ class ProgressStore:
 
     def update(self, section: str, key: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """Read, replace one entry by ``change(old entry)``, write; returns the new entry."""
-        data = self.load()
-        entry = change(dict(data[section].get(key, {})))
-        data[section][key] = entry
-        self._write(data)
+        with _alone(self.path):
+            data = self.load()
+            entry = change(dict(data[section].get(key, {})))
+            data[section][key] = entry
+            self._write(data)
         return entry
 
     def entry(self, section: str, key: str) -> dict[str, Any]:
@@ -101,6 +105,39 @@ class ProgressStore:
             self.notes.append(f"The progress file could not be read; it was kept as {aside.name}, a new one begins.")
         except OSError:
             self.notes.append(f"The progress file {self.path} could not be read.")
+
+
+@contextlib.contextmanager
+def _alone(path: Path | None) -> Iterator[None]:
+    """Keep other kernels from writing between our reading and our writing.
+
+    The lock is a file that only one can make. It is waited for, for a moment; one left by a kernel that died, or a
+    folder that cannot be written to, never stops a learner.
+    """
+    lock = path.with_name("progress.lock") if path else None
+    if lock is None:
+        yield
+        return
+    with contextlib.suppress(OSError):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+    made = False
+    for _ in range(_LOCK_TRIES):
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+            made = True
+            break
+        except OSError:
+            if not lock.exists():  # nobody holds it: the folder cannot be written to, or it was just given back
+                if not os.access(lock.parent, os.W_OK):
+                    break
+                continue
+            time.sleep(_LOCK_SECONDS)
+    try:
+        yield
+    finally:
+        if made or lock.exists():
+            with contextlib.suppress(OSError):
+                lock.unlink()
 
 
 def progress_store() -> ProgressStore:

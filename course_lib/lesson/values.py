@@ -43,7 +43,7 @@ def plain(value: Any) -> Plain:
     if value is None or any(kind is known for known in (bool, int, float, str)):
         return value
     if kind is Fraction or kind is Decimal:
-        return float(value)
+        return _real(value)
     if isinstance(value, np.generic):
         return _scalar(value)
     if any(kind is known for known in (list, tuple, range)):
@@ -53,6 +53,13 @@ def plain(value: Any) -> Plain:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     return _array(value)
+
+
+def _real(value: Any) -> float:
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        raise NotComparableError(f"the {type(value).__name__} fits no float") from None
 
 
 def _scalar(value: np.generic) -> Plain:

@@ -1,9 +1,12 @@
 """Predict before reveal: committed once, never judged by nearness, polite when missing."""
 
 import json
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from course_lib.lesson import predict, reveal
 from course_lib.lesson.progress import progress_path, progress_store
@@ -107,3 +110,19 @@ def test_the_file_holds_what_was_predicted_and_measured():
     }  # fmt: skip
     assert entry["predicted_at"] <= entry["revealed_at"]
     assert progress_store().entry("predictions", "unknown") == {}
+
+
+def test_what_cannot_be_read_as_a_number_is_refused_and_never_raises():
+    class Hostile:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    tensors = (torch.empty(3, device="meta"), torch.eye(3).to_sparse())
+    for value in (Hostile(), *tensors, Fraction(10**400), Decimal("sNaN")):
+        assert predict("w1-1-hostile", value).word == "Not stored yet"
+        assert predict("w1-1-hostile", 3, low=value, high=value).word == "Not stored yet"
+
+
+def test_a_unit_and_an_id_that_are_no_text_are_stored_as_text():
+    assert predict(("w1", 1), 3, unit=object).word == "Committed"
+    assert list(json.loads(progress_path().read_text())["predictions"]) == ["('w1', 1)"]

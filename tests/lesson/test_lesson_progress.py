@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -146,3 +148,25 @@ def test_a_store_in_memory_forgets_no_entry():
     store.update("checks", "a", lambda old: {**old, "n": 1})
     store.update("checks", "b", lambda old: {**old, "n": 2})
     assert store.entry("checks", "a") == {"n": 1}
+
+
+WRITER = """
+import sys
+from course_lib.lesson import predict
+for number in range(25):
+    predict(f"w1-{sys.argv[1]}-{number}", 3)
+"""
+
+
+def test_two_kernels_that_write_at_once_lose_nothing_of_each_other(home):
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, name]) for name in ("a", "b")]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert len(progress_store().load()["predictions"]) == 50
+    assert [path.name for path in home.iterdir()] == ["progress.json"]
+
+
+def test_a_lock_left_by_a_kernel_that_died_is_waited_for_once_and_removed(home):
+    home.mkdir()
+    (home / "progress.lock").touch()
+    assert predict("w1-1-flops", 3).word == "Committed"
+    assert [path.name for path in home.iterdir()] == ["progress.json"]
