@@ -112,8 +112,10 @@ class MachineCard:
                 )
                 for point in raw["triad"]
             )
+            if not raw["triad"]:
+                raise ValueError("it has no triad")
             return cls(**raw)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             asked = f"this text is no machine card: {error}"
             raise InvalidInputError(asked, next_step="Run calibrate() again.") from error
 

@@ -133,14 +133,14 @@ class Journey:
         for name, most in _SHARES:
             if not 0 < getattr(self, name) <= most:
                 raise InvalidInputError(f"{name} is a share", given=getattr(self, name), allowed="above 0, up to 1")
-        for name, least in (("fixed_seconds", 0), ("reserve_bytes", 0), ("num_spares", 0), ("hours_per_month", 1e-9)):
+        for name, least in (("fixed_seconds", 0), ("reserve_bytes", 0), ("hours_per_month", 1e-9)):
             if not least <= getattr(self, name) < float("inf"):
                 asked = f"{name} is {'above zero' if least else '0 or more'}"
                 raise InvalidInputError(asked, given=getattr(self, name))
-        for name in ("max_batch", "kv_block_tokens"):
+        for name, least in (("max_batch", 1), ("kv_block_tokens", 1), ("num_spares", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} is a whole number, 1 or more", given=repr(value))
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInputError(f"{name} is a whole number, {least} or more", given=repr(value))
         for name in ("weight_dtype", "kv_dtype"):
             dtype_bits(getattr(self, name))
         if not isinstance(self.workload, Workload) or not isinstance(self.slo, SLO):

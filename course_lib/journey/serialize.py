@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from course_lib.cost import Tariff
-from course_lib.errors import InvalidInputError, UnsupportedError
+from course_lib.errors import InvalidInputError, TraceATensorError, UnsupportedError
 from course_lib.hardware import Device, MemoryLevel, device, devices
 from course_lib.journey.rules import LINKS
 from course_lib.journey.traced import TracedModel
@@ -63,6 +63,8 @@ def from_dict(data: Mapping[str, Any]) -> Journey:
     """The journey of the inputs in :func:`to_dict`'s data; everything else is computed again."""
     from course_lib.journey.record import Journey
 
+    if not isinstance(data, Mapping):
+        raise InvalidInputError("a journey file is an object", given=type(data).__name__)
     if data.get("format") != FORMAT or not isinstance(data.get("inputs"), Mapping):
         raise InvalidInputError("a journey file has a format and inputs", given=data.get("format"), allowed=FORMAT)
     inputs = dict(data["inputs"])
@@ -78,7 +80,9 @@ def from_dict(data: Mapping[str, Any]) -> Journey:
                 "as_of": datetime.date.fromisoformat(inputs["as_of"]) if inputs.get("as_of") else None,
             }
         )
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+        if isinstance(error, TraceATensorError):
+            raise
         raise InvalidInputError("a journey file holds the fields of a journey", given=str(error)) from error
 
 

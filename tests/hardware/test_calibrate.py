@@ -127,3 +127,9 @@ def test_measurements_are_positive_and_ordered():
         Measurement(median=1.0, lower_quartile=2.0, upper_quartile=3.0, num_repeats=7)
     with pytest.raises(InvalidInputError):
         Measurement(median=0.0, lower_quartile=0.0, upper_quartile=0.0, num_repeats=7)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, card(triad=()).to_json()], ids=["nesting", "no triad"])
+def test_a_tampered_card_is_refused(text):
+    with pytest.raises(InvalidInputError, match="no machine card"):
+        MachineCard.from_json(text)

@@ -415,3 +415,27 @@ def test_prompts_on_replicas_of_their_own_wait_for_prompts_alone():
 
 def test_prefill_replicas_at_their_limit_still_have_a_time_to_first_token():
     assert math.isfinite(Journey(disaggregated=True, headroom_fraction=1.0)["ttft_p99_seconds"])
+
+
+@pytest.mark.parametrize("changes", [{"num_spares": 0.5}, {"num_spares": True}, {"max_batch": True}], ids=str)
+def test_machines_and_sequences_come_in_whole_numbers(changes):
+    with pytest.raises(InvalidInputError, match="whole number"):
+        Journey(**changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model", None), ("model", []), ("workload", "x"), ("as_of", "x"), ("compute_dtype", 3),
+     ("fixed_seconds", 10**400)],
+)
+def test_a_tampered_journey_file_is_refused(name, value):
+    data = BASE.to_dict()
+    data["inputs"] = {**data["inputs"], name: value}
+    with pytest.raises(TraceATensorError):
+        Journey.from_dict(data)
+
+
+@pytest.mark.parametrize("data", [None, [], "x"], ids=str)
+def test_what_is_no_object_is_no_journey_file(data):
+    with pytest.raises(InvalidInputError, match="journey file"):
+        Journey.from_dict(data)
