@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import numpy as np
+
 from course_lib.errors import DoesNotFitError, InvalidInputError, UnknownNameError
 
 __all__ = ["OutOfBlocksError", "PagedKVCache"]
@@ -130,6 +132,8 @@ class PagedKVCache:
         Raises:
             OutOfBlocksError: the pool is too empty; nothing has changed.
         """
+        if not isinstance(num_tokens, int | np.integer):
+            raise InvalidInputError("tokens come in whole numbers", given=repr(num_tokens))
         if num_tokens < 1 or (token_ids is not None and len(token_ids) != num_tokens):
             raise InvalidInputError("append 1 token or more, with as many token_ids or none", given=num_tokens)
         if self.prefix_sharing and token_ids is None:
@@ -151,7 +155,7 @@ class PagedKVCache:
         table.num_tokens += num_tokens
         self.num_tokens += num_tokens
         if self.prefix_sharing and token_ids is not None:
-            table.tokens += token_ids
+            table.tokens.extend(token_ids)  # += would add, not append, the numbers of an array
             self._remember_full_blocks(table)
         return tuple(taken)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,3 +136,20 @@ def test_no_block_leaks_and_none_is_overlapped_whatever_happens(data, sharing, s
         cache.free(name)
     cache.check_invariants()
     assert cache.num_free_blocks == 12
+
+
+def test_token_ids_may_be_an_array_and_are_appended_not_added():
+    cache, ids = PagedKVCache(8, 2, prefix_sharing=True), np.arange(4)
+    cache.append("a", 4, token_ids=ids)
+    cache.append("a", 4, token_ids=ids + 4)  # a list += an array of its length would add the numbers
+    cache.check_invariants()
+    assert cache.cached_prefix_tokens(range(9)) == 8
+
+
+@pytest.mark.parametrize("num_tokens", [1.5, math.nan, "3", None])
+def test_a_refused_append_leaves_no_sequence_behind(num_tokens):
+    cache = PagedKVCache(4)
+    with pytest.raises(InvalidInputError, match="whole numbers"):
+        cache.append("a", num_tokens)
+    assert cache.sequences == ()
+    assert cache.num_free_blocks == 4
