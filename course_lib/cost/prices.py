@@ -19,6 +19,7 @@ _OPTIONAL = (
     "pricing", "default", "printed", "kind", "note", "num_accelerators", "list_usd_per_hour", "upfront_usd",
     "term_hours", "interruptions_per_hour", "hours_lost_per_interruption",
 )  # fmt: skip
+_MOST_USD = 1e12
 _TERMS = ("list_usd_per_hour", "upfront_usd", "term_hours", "interruptions_per_hour", "hours_lost_per_interruption")
 
 
@@ -80,8 +81,8 @@ def read_prices(path: str | Path) -> tuple[Tariff, ...]:
             printed text and the number disagree.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: bytes that are not UTF-8, a NUL in the path
         raise InvalidInputError(
             "a prices file is a readable TOML file", given=str(path), next_step=f"Reading it failed: {error}."
         ) from None
@@ -96,7 +97,7 @@ def _catalogue() -> tuple[Tariff, ...]:
 def _parse(text: str, name: str) -> tuple[Tariff, ...]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # malformed, a number of 5,000 digits, endless nesting
         raise InvalidInputError("a prices file is TOML", given=name, next_step=f"The parser says: {error}.") from None
     tables = document.get("price")
     if not isinstance(tables, list) or not tables:
@@ -119,8 +120,9 @@ def _tariff(table: Mapping[str, object], where: str) -> Tariff:
         if key not in _REQUIRED + _OPTIONAL:
             raise UnknownNameError(f"field in {where}", key, _REQUIRED + _OPTIONAL)
     usd, printed = table["usd_per_hour"], str(table.get("printed", ""))
-    if not isinstance(usd, int | float) or isinstance(usd, bool):
-        raise InvalidInputError(f"{where}: usd_per_hour is a number", given=repr(usd))
+    if not isinstance(usd, int | float) or isinstance(usd, bool) or abs(usd) > _MOST_USD:
+        asked, allowed = f"{where}: usd_per_hour is a number", f"at most {_MOST_USD:,.0f}"
+        raise InvalidInputError(asked, allowed=allowed, given=repr(usd)[:40])
     citation = Citation(
         source=str(table["source"]), printed=printed, kind=str(table.get("kind", "catalogue")),
         date=str(table["date"]), note=str(table.get("note", "")),

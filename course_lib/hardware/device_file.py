@@ -121,11 +121,13 @@ def read_device_fields(path: Path) -> dict[str, Any]:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError(f"{path.name} is not valid TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: bytes that are not UTF-8, a NUL in the path
         raise InvalidInputError(f"the device file {path} cannot be read: {error}") from error
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # malformed, a number of 5,000 digits, endless nesting
+        raise InvalidInputError(f"{path.name} is not valid TOML: {error}") from error
 
 
 def _text(file: str, key: str, value: object) -> str:

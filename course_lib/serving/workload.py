@@ -20,6 +20,7 @@ ARRIVALS = ("poisson", "uniform", "batch", "recorded")
 """Independent arrivals, equally spaced ones, all at once, or the instants of a recorded trace."""
 
 CSV_COLUMNS = ("arrival_at_seconds", "prompt_tokens", "output_tokens")
+_MOST_TOKENS = 10**9
 _DEFAULT_NUM_REQUESTS = 1000
 
 
@@ -174,7 +175,10 @@ def _read_rows(path: Path) -> list[tuple[float, int, int]]:
             given=", ".join(reader.fieldnames or ()) or "an empty file",
             next_step=f"Missing: {', '.join(missing)}.",
         )
-    rows = [_read_row(f"{path.name} line {reader.line_num}", row) for row in reader]
+    try:
+        rows = [_read_row(f"{path.name} line {reader.line_num}", row) for row in reader]
+    except csv.Error as error:
+        raise InvalidInputError(f"{path.name} line {reader.line_num} cannot be read", given=str(error)) from error
     if not rows:
         raise InvalidInputError(f"{path.name} holds a header and no requests", next_step="Add a line for each request.")
     return rows
@@ -192,6 +196,7 @@ def _read_row(where: str, row: dict[str, str | None]) -> tuple[float, int, int]:
 
 def _read_tokens(where: str, row: dict[str, str | None], name: str) -> int:
     text = (row[name] or "").strip()
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidInputError(f"{where}: {name} is a whole number, 1 or more", given=repr(row[name]))
+    if not text.isascii() or not text.isdigit() or not 1 <= float(text) <= _MOST_TOKENS:
+        allowed, given = f"1 to {_MOST_TOKENS:,}", repr((row[name] or "")[:40])
+        raise InvalidInputError(f"{where}: {name} is a whole number", allowed=allowed, given=given)
     return int(text)

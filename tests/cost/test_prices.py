@@ -130,3 +130,29 @@ def test_a_reservation_breaks_even_at_the_ratio_of_the_prices(usd: float, discou
 def test_an_upfront_payment_is_spread_over_its_term() -> None:
     # 8,760 USD over 8,760 h = 1 USD/h on top of 1
     assert Tariff(usd_per_hour=1, upfront_usd=8760, term_hours=8760).effective_usd_per_hour == 2
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 10_000], ids=["nesting", "digits"])
+def test_a_file_that_breaks_the_parser_is_refused_as_not_toml(tmp_path, text):
+    path = tmp_path / "bomb.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match="TOML"):
+        read_prices(path)
+
+
+def test_a_byte_order_mark_is_no_reason_to_refuse_a_file(tmp_path):
+    path = tmp_path / "marked.toml"
+    path.write_text(price_template(), encoding="utf-8-sig")
+    read_prices(path)
+
+
+def test_a_path_with_a_zero_byte_is_refused():
+    with pytest.raises(InvalidInputError):
+        read_prices("a\0.toml")
+
+
+def test_a_price_beyond_any_float_is_refused(tmp_path):
+    path = tmp_path / "prices.toml"
+    path.write_text(price_template().replace("usd_per_hour = 1.00", "usd_per_hour = " + "9" * 400))
+    with pytest.raises(InvalidInputError, match="usd_per_hour"):
+        read_prices(path)

@@ -237,3 +237,22 @@ def test_narrower_formats_are_never_slower_on_gpus_except_where_recorded(name):
         assert record.peak("fp8") >= record.peak("bf16")
     if {"fp32", "fp16"} <= set(record.formats):
         assert record.peak("fp16") > record.peak("fp32")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "9" * 10_000], ids=["nesting", "digits"])
+def test_a_file_that_breaks_the_parser_is_refused_as_not_toml(tmp_path, text):
+    path = tmp_path / "bomb.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match="TOML"):
+        device(path)
+
+
+def test_a_byte_order_mark_is_no_reason_to_refuse_a_file(tmp_path):
+    path = tmp_path / "marked.toml"
+    path.write_text(device_template(), encoding="utf-8-sig")
+    device(path)
+
+
+def test_a_path_with_a_zero_byte_is_refused():
+    with pytest.raises(InvalidInputError):
+        device("a\0.toml")

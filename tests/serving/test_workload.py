@@ -118,3 +118,11 @@ def test_a_promise_is_kept_by_the_record_and_by_the_array_alike():
     for bad in ({"ttft_seconds": 0}, {"tpot_seconds": -1}, {"attainment": 0}, {"attainment": 1.01}):
         with pytest.raises(InvalidInputError):
             SLO(**bad)
+
+
+@pytest.mark.parametrize("digits", ["9" * 23, "9" * 5_000, "9" * 200_000], ids=len)
+def test_a_number_too_long_for_any_prompt_is_refused_with_its_line(tmp_path, digits):
+    path = tmp_path / "long.csv"
+    path.write_text(f"arrival_at_seconds,prompt_tokens,output_tokens\n0,{digits},5\n")
+    with pytest.raises(InvalidInputError, match=r"long\.csv line [12]"):
+        Workload.from_csv(path)
