@@ -155,6 +155,9 @@ def _require(w: NDArray[Any], bits: int | None, format: str | None, symmetric: b
         raise InvalidInputError("give either bits or format", given=f"bits={bits}, format={format!r}")
     if bits is not None and (isinstance(bits, bool) or bits not in range(2, 9)):
         raise InvalidInputError("integer codes have 2 to 8 bits", given=bits)
+    w = np.asarray(w)
+    if w.dtype.kind in "cOSUMm":
+        raise InvalidInputError("weights are real numbers", given=f"an array of {w.dtype}")
     if w.size == 0 or not np.isfinite(w).all():
         raise InvalidInputError("weights are finite and not empty", given=f"shape {w.shape}")
     if format is not None and not symmetric:

@@ -84,7 +84,10 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def number(self, tensor: _Tensor, kind: StorageKind) -> int:
         """Number of a tensor's storage within this trace; `kind` is used where it is new."""
-        storage = tensor.untyped_storage()
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError) as error:
+            raise _not_dense(tensor) from error
         address: int = storage._cdata
         number = self._storages.get(address)
         if number is None:
@@ -101,10 +104,7 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._dtypes[tensor.dtype] = _SHORT.get(name, name)
             return self._ref(tensor, kind)
         except (NotImplementedError, RuntimeError) as error:
-            raise UnsupportedError(
-                f"trace_torch counts dense strided tensors; given: layout {tensor.layout}"
-                f"{', nested' if tensor.is_nested else ''}. Pad or densify it (tensor.to_dense()) first."
-            ) from error
+            raise _not_dense(tensor) from error
 
     def _refs(self, values: Iterable[Any], kind: StorageKind) -> tuple[TensorRef, ...]:
         """References of the tensors among values, lists of tensors opened."""
@@ -206,6 +206,13 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 tuple([number for number, _ in call.saved]), sum([nbytes for _, nbytes in call.saved]),
             )  # fmt: skip
         self._calls.clear()
+
+
+def _not_dense(tensor: _Tensor) -> UnsupportedError:
+    return UnsupportedError(
+        f"trace_torch counts dense strided tensors; given: layout {tensor.layout}"
+        f"{', nested' if tensor.is_nested else ''}. Pad or densify it (tensor.to_dense()) first."
+    )
 
 
 class _Kept:

@@ -213,3 +213,9 @@ def test_unknown_formats_bad_values_and_scales_outside_fp16_are_refused():
 def test_sqnr_without_noise_or_signal():
     assert sqnr_db(np.ones(3), np.ones(3)) == float("inf")
     assert sqnr_db(np.zeros(3), np.ones(3)) == float("-inf")
+
+
+@pytest.mark.parametrize("w", [np.array(["a", "b"]), np.array([1, None]), np.array([1j, 2])], ids=repr)
+def test_what_is_no_real_number_is_refused_and_no_imaginary_part_is_dropped(w):
+    with pytest.raises(InvalidInputError, match="real numbers"):
+        quantize(w, bits=4)

@@ -245,3 +245,8 @@ def test_limits_of_empty_and_absent_inputs():
     assert trace_torch(Call(lambda self: self.w.sum(), w=torch.ones(3))).flops == 2
     assert len(trace_torch(Call(lambda self, x: x), torch.zeros(2))) == 0
     assert trace_torch(Call(lambda self, x: None), torch.zeros(2)).flops == 0
+
+
+def test_a_sparse_input_is_refused_in_our_words():
+    with pytest.raises(UnsupportedError, match="to_dense"):
+        trace_torch(nn.Linear(8, 8), torch.eye(8).to_sparse())
