@@ -101,6 +101,7 @@ def bill(
     from course_lib.report.record import journey_report
     from course_lib.serving.slo import SLO
 
+    journeys.check_sizes(context.params)
     machine = device_record(device)
     cost = journeys.tariff(machine, prices, provider, usd_per_hour)
     served = journeys.served(named_model(model), kv_elements)
@@ -117,7 +118,7 @@ def bill(
     after = journeys.changed(before, change, prices, provider, usd_per_hour) if change else before
     made = journey_report(
         after, before=before if change else None, change=", ".join(change or ()), command=command_line(context),
-        notes=notes,
+        notes=(*notes, *journeys.outside_band(after)),
     )  # fmt: skip
     page = None if no_report or (json and not is_given(context, "report")) else report
     _print(made, page=page, json=json, formulas=formulas, sensitivity=sensitivity)

@@ -12,14 +12,16 @@ from course_lib.cli.models import NamedModel
 from course_lib.cost import Tariff, price
 from course_lib.errors import InvalidInputError, UnknownNameError
 from course_lib.hardware import Device, device
-from course_lib.journey import Journey, traced_model
+from course_lib.journey import BANDWIDTH_RANGE, COMPUTE_RANGE, Journey, traced_model
 from course_lib.serving.experts import Experts
 from course_lib.serving.model_shape import model_shape
 from course_lib.serving.shape_record import ModelShape
 from course_lib.serving.slo import SLO
 from course_lib.serving.workload import Workload
 
-__all__ = ["OUTPUT_TOKENS", "PROMPT_TOKENS", "RATE", "changed", "served", "tariff", "workload"]
+__all__ = [
+    "OUTPUT_TOKENS", "PROMPT_TOKENS", "RATE", "changed", "check_sizes", "outside_band", "served", "tariff", "workload",
+]  # fmt: skip
 
 RATE, PROMPT_TOKENS, OUTPUT_TOKENS = 60.0, 1500, 300
 """The workload of the course's tables, used where none is given."""
@@ -31,6 +33,31 @@ _RECORDS = (
 _MOST = 1e15  # a number beyond this is a slip of the keyboard
 _TRACED_TOKENS = 32
 _CHANGED = (ModelShape, Experts, Workload, SLO, Journey)
+
+
+def check_sizes(options: Mapping[str, Any]) -> None:
+    """Refuse numbers so large that the arithmetic overflows; what else is impossible its record says.
+
+    Raises:
+        InvalidInputError: an option is beyond 1e15.
+    """
+    for name, value in options.items():
+        if type(value) in (int, float) and _MOST < abs(value) < float("inf"):
+            given = f"{value:g}" if type(value) is float else f"{len(str(abs(value)))} digits"
+            raise InvalidInputError(f"--{name.replace('_', '-')} takes numbers up to {_MOST:g}", given=given)
+
+
+def outside_band(journey: Journey) -> tuple[str, ...]:
+    """A note for each efficiency outside the range of the bands: then the headline may lie outside its band too."""
+    return tuple(
+        f"the {words} efficiency {value:g} lies outside the range of the bands, {low:g} to {high:g}, so a headline may "
+        "lie outside its band"
+        for words, value, (low, high) in (
+            ("compute", journey.efficiency_compute, COMPUTE_RANGE),
+            ("bandwidth", journey.efficiency_bandwidth, BANDWIDTH_RANGE),
+        )
+        if not low <= value <= high
+    )
 
 
 def served(model: NamedModel, kv_elements: int | None) -> Any:

@@ -81,6 +81,19 @@ def test_kv_elements_beside_a_shape_is_refused_not_ignored(run: Run) -> None:
     assert "follows from its shape" in " ".join(result.stderr.split())
 
 
+@pytest.mark.parametrize("option", ["--rate", "--hours", "--fixed-ms", "--spares", "--max-batch", "--usd-per-hour"])
+def test_a_number_beyond_all_sense_is_refused_before_it_overflows(run: Run, option: str) -> None:
+    result = run("bill", "--json", option, "1" + "0" * 308)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{option} takes numbers up to 1e+15" in " ".join(result.stderr.split())
+
+
+def test_an_efficiency_outside_the_bands_is_said_and_one_inside_is_not(run: Run) -> None:
+    said = json.loads(run("bill", "--json", "--efficiency-compute", "0.3").stdout)["warnings"]
+    assert [note for note in said if "compute efficiency 0.3" in note and "0.4 to 0.7" in note]
+    assert not [note for note in json.loads(run("bill", "--json").stdout)["warnings"] if "outside" in note]
+
+
 @pytest.mark.parametrize(
     ("message", "option"),
     [
