@@ -80,6 +80,9 @@ class Diff:
             lines.append(f"  {moved.title:<58}{_number(moved.before):>14} -> {_number(moved.after):>14} {change:>9}")
         return "\n".join(lines)
 
+    def __str__(self) -> str:
+        return self.table()
+
     def _repr_html_(self) -> str:
         return f"<pre>{self.table()}</pre>"
 
