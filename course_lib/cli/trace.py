@@ -152,6 +152,8 @@ def _text(counted: Trace, rows: list[dict[str, Any]], *, title: str) -> str:
     ]  # fmt: skip
     kind = "as one fused kernel" if counted.attention_convention == "flash" else "as it is dispatched"
     notes = f"  Attention is counted {kind}, causal masks as dense."
+    if not counted.backward.events:
+        notes += "\n  No backward pass is counted: none was asked for, or no result needs a gradient."
     if not counted.complete:
         notes += f"\n  INCOMPLETE: no cost rule for {', '.join(counted.uncounted)}; totals are lower bounds."
     return f"{title}\n\n{columns(head, right=(1,))}\n\nWHAT RAN\n{columns(table, right=(2, 3, 4, 5))}\n\n{notes}"

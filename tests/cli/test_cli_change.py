@@ -94,6 +94,15 @@ def test_an_efficiency_outside_the_bands_is_said_and_one_inside_is_not(run: Run)
     assert not [note for note in json.loads(run("bill", "--json").stdout)["warnings"] if "outside" in note]
 
 
+def test_a_trace_without_a_backward_pass_says_so_and_one_with_it_does_not(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "frozen_mine.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Linear(4, 4).requires_grad_(False), torch.ones(2, 4)\n"
+        "def live():\n    return torch.nn.Linear(4, 4), torch.ones(2, 4)\n"
+    )
+    assert "No backward pass is counted" in run("trace", "--model", "frozen_mine:build").stdout
+    assert "No backward pass is counted" not in run("trace", "--model", "frozen_mine:live").stdout
+
+
 @pytest.mark.parametrize(
     ("message", "option"),
     [
