@@ -64,7 +64,7 @@ def model_shape(source: str | PathLike[str] | Mapping[str, object] | ModelShape)
     if isinstance(source, str):
         if source.lower() in model_shapes():
             return _catalogue_shape(source.lower())
-        if not (source.endswith(".json") or Path(source).exists()):
+        if not (source.endswith(".json") or _exists(source)):
             raise UnknownNameError(
                 "model", source, model_shapes(), next_step="A path to a config.json is read from disk."
             )
@@ -78,10 +78,18 @@ def _catalogue_shape(name: str) -> ModelShape:
     return shape_from_config(values, name=name, source=values["_source"])
 
 
-def _shape_from_file(path: Path) -> ModelShape:
-    path = path / "config.json" if path.is_dir() else path
+def _exists(name: str) -> bool:
+    """Is it a path on this disk? A name that no disk could hold is not."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _shape_from_file(path: Path) -> ModelShape:
+    try:
+        path = path / "config.json" if path.is_dir() else path
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InvalidInputError(
             "a model configuration must be a readable file", given=f"{path} ({error.strerror})"

@@ -239,3 +239,14 @@ def test_layer_types_are_honoured_in_every_family():
     with pytest.raises(InvalidInputError, match="sliding_window"):
         model_shape(changed(mixed, sliding_window="drop"))
     assert model_shape(changed(LLAMA, sliding_window=9)).attention_windows == (None, None)
+
+
+def test_a_byte_order_mark_is_read_and_an_endless_name_is_refused(tmp_path):
+    shape = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "num_key_value_heads": 1, "intermediate_size": 16, "vocab_size": 10}  # fmt: skip
+    path = tmp_path / "marked.json"
+    path.write_text(json.dumps(shape), encoding="utf-8-sig")
+    assert model_shape(path).num_heads == 2
+    for name in ("a" * 5000, "a" * 5000 + ".json"):
+        with pytest.raises(InvalidInputError):
+            model_shape(name)
