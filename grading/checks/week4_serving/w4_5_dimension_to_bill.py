@@ -8,7 +8,7 @@ import numpy as np
 from course_lib.cost import num_billed_replicas
 from course_lib.errors import TraceATensorError
 from course_lib.journey import Journey
-from course_lib.lesson import Diagnosis, Exercise
+from course_lib.lesson import Diagnosis, Exercise, Raised
 from course_lib.serving import capacity
 from course_lib.units import GB, GiB
 
@@ -198,13 +198,24 @@ EXERCISES = (
             ),
             Diagnosis(
                 name="part-of-a-sequence",
-                wrong=lambda p, n, q, k, h, t, m: _fit(p, n, k, h, t, m * GB),
+                predicate=lambda got, expected, *_: got % 1 != 0 and math.floor(max(0, got)) == expected,
                 hint="A part of a sequence serves nobody. How many whole ones fit?",
             ),
             Diagnosis(
                 name="negative-room",
                 predicate=lambda got, expected, *_: isinstance(got, (int, float)) and got < 0 and expected == 0,
                 hint="The weights alone do not fit here, and your count went below zero. How many sequences fit then?",
+            ),
+            Diagnosis(
+                name="share-of-what-is-left",
+                wrong=lambda p, n, q, k, h, t, m: math.floor(0.9 * _fit(p, n, k, h, t, m * GB, share=1)),
+                hint="You took the share after something else had been subtracted. Of what is it a share?",
+            ),
+            Diagnosis(
+                name="nothing-fits",
+                predicate=lambda got, expected, *_: got <= 0,
+                hint="By your count the weights fill the memory every time. In which unit does memory_gb come, and in "
+                "which are the weights?",
             ),
         ),
         concept="Memory holds three things: the weights, once; a reserve; and a cache for each sequence, one key and "
@@ -281,9 +292,29 @@ EXERCISES = (
                 hint="Your batch keeps the promise, but it does not fit in memory.",
             ),
             Diagnosis(
+                name="weights-for-each",
+                wrong=lambda a, w, k, p, f, o, s, r: _largest(lambda b: b * (max(a, w) + k + p / o) + f, s, r),
+                hint="You read the weights again for every sequence. How often does a step read them?",
+            ),
+            Diagnosis(
+                name="all-overlaps",
+                wrong=lambda a, w, k, p, f, o, s, r: _largest(lambda b: max(b * a, w, b * k) + f + b / o * p, s, r),
+                hint="You let the reading of the caches overlap too. Which two parts overlap in this model of a step?",
+            ),
+            Diagnosis(
                 name="first-that-breaks",
-                wrong=lambda a, w, k, p, f, o, s, r: min(_largest(_interval(a, w, k, p, f, o), s, r) + 1, r),
-                hint="You return the first batch that breaks the promise, one past the one that is asked.",
+                predicate=lambda got, expected, *_: got - expected == 1,
+                hint="You return the first batch that no longer holds, one past the one that is asked.",
+            ),
+            Diagnosis(
+                name="room-left-empty",
+                predicate=lambda got, expected, *inputs: got == expected - 1 == inputs[-1] - 1,
+                hint="A batch may fill the room. At which batch does your search end?",
+            ),
+            Diagnosis(
+                name="part-of-a-sequence",
+                predicate=lambda got, expected, *_: got % 1 != 0 and math.floor(got) == expected,
+                hint="A part of a sequence cannot be served. What is the largest whole batch?",
             ),
         ),
         concept="The time between tokens is one step and its share of prefills. It grows with the batch, so the "
@@ -336,7 +367,7 @@ EXERCISES = (
             ),
             Diagnosis(
                 name="not-a-name",
-                predicate=lambda got, expected, *_: got not in RELIEFS,
+                predicate=lambda got, expected, *_: not isinstance(got, Raised) and got not in tuple(RELIEFS),
                 hint="The answer is one of the four names: arithmetic, bandwidth, memory, promise.",
             ),
         ),
@@ -425,6 +456,11 @@ EXERCISES = (
                 name="headroom-kept-out-of-the-last-step",
                 wrong=lambda rate, one, share: math.ceil(rate / (share * one) - 1e-9) * one,
                 hint="You counted the replicas with headroom and then filled them without it.",
+            ),
+            Diagnosis(
+                name="fleet-instead-of-rate",
+                wrong=lambda rate, one, share: math.ceil(rate / (share * one) - 1e-9),
+                hint="That is how many replicas are rented. What rate do they serve?",
             ),
             Diagnosis(
                 name="spare-serves-too",

@@ -48,6 +48,15 @@ def batch_by_walking(arithmetic_ms, weights_ms, kv_ms, prefill_ms, fixed_ms, out
     return batch
 
 
+def batch_past_the_last(arithmetic_ms, weights_ms, kv_ms, prefill_ms, fixed_ms, output_tokens, promise_ms, room):
+    batch = 1
+    while batch <= room and max(batch * arithmetic_ms, weights_ms) + fixed_ms + batch * (
+        kv_ms + prefill_ms / output_tokens
+    ) <= promise_ms:
+        batch += 1
+    return batch
+
+
 def batch_by_solving(arithmetic_ms, weights_ms, kv_ms, prefill_ms, fixed_ms, output_tokens, promise_ms, room):
     each = kv_ms + prefill_ms / output_tokens
     by_weights = (promise_ms - fixed_ms - weights_ms) / each
@@ -174,6 +183,19 @@ PROOFS = (
                 answer=lambda p, n, q, k, h, t, m: max(0, 0.9e9 * m - 2 * p - 3e9) / (4 * n * k * h * t),
             ),
             Mutant(
+                name="part-of-a-sequence",
+                answer=lambda p, n, q, k, h, t, m: (0.9e9 * m - 2 * p - 3e9) / (4 * n * k * h * t),
+            ),
+            Mutant(
+                name="share-of-what-is-left",
+                answer=lambda p, n, q, k, h, t, m: fit(n, q, k, h, t, 0.9 * (1e9 * m - 2 * p - 3e9)),
+            ),
+            Mutant(
+                name="nothing-fits",
+                answer=lambda p, n, q, k, h, t, m: (0.9 * m - 2 * p - 3e9) // (4 * n * k * h * t),
+            ),
+            Mutant(name="nothing-fits", answer=lambda p, n, q, k, h, t, m: fit(n, q, k, h, t, 0.9 * m - 2 * p - 3e9)),
+            Mutant(
                 name="negative-room",
                 answer=lambda p, n, q, k, h, t, m: math.floor((0.9e9 * m - 2 * p - 3e9) / (4 * n * k * h * t)),
             ),
@@ -225,6 +247,25 @@ PROOFS = (
                 name="first-that-breaks",
                 answer=lambda a, w, k, p, f, o, s, r: min(r, 1 + batch_by_walking(a, w, k, p, f, o, s, r)),
             ),
+            Mutant(name="first-that-breaks", answer=batch_past_the_last),
+            Mutant(
+                name="weights-for-each",
+                answer=lambda a, w, k, p, f, o, s, r: batch_by_walking(0, 0, max(a, w) + k, p, f, o, s, r),
+            ),
+            Mutant(
+                name="all-overlaps",
+                answer=lambda a, w, k, p, f, o, s, r: batch_by_walking(max(a, k), w, 0, p, f, o, s, r),
+            ),
+            Mutant(
+                name="room-left-empty",
+                answer=lambda a, w, k, p, f, o, s, r: batch_by_walking(a, w, k, p, f, o, s, r - 1),
+            ),
+            Mutant(
+                name="part-of-a-sequence",
+                answer=lambda a, w, k, p, f, o, s, r: max(
+                    0, min((s - f - w) / (k + p / o), (s - f) / (a + k + p / o), r)
+                ),
+            ),
         ),
         extra_cases=((0.1, 5.0, 0.1, 30.0, 0.5, 300, 3, 50), (0.01, 2.0, 0.01, 1.0, 0.1, 100, 500, 7)),
     ),
@@ -275,6 +316,7 @@ PROOFS = (
                 name="headroom-kept-out-of-the-last-step",
                 answer=lambda rate, one, share: math.ceil(rate / share / one - 1e-9) * one,
             ),
+            Mutant(name="fleet-instead-of-rate", answer=lambda rate, one, share: -(-rate // (share * one))),
             Mutant(
                 name="spare-serves-too",
                 answer=lambda rate, one, share: rate_by_division(rate, one, share) + share * one,

@@ -85,8 +85,10 @@ for name, weights, cache in (("as it is", 20, 5), ("weights + 10 %", 22, 5), ("c
 # $$t(B) = \max\Big(\frac{2 P_{mm} B}{F}, \frac{2 P_{mm}}{W}\Big) + \frac{B\,c\,\kappa}{W} + t_0
 # + \frac{B}{o}\,t_{prefill}, \qquad n = \frac{\lambda\, o\, t(B)}{h\,B}$$
 #
-# $\kappa = 2LKH \cdot 2$ bytes a token, $F$ and $W$ the FLOP/s and bytes/s that are reached, $\lambda$ the arrivals,
-# $h$ the share of its capacity at which a replica is run. Six lines of arithmetic, against the library:
+# $P_{mm}$ counts the parameters that are multiplied: all but the embedding rows, which are looked up.
+# $\kappa = 2LKH \cdot 2$ bytes a token; $F$ and $W$ are the FLOP/s and bytes/s reached; $t_0$ is a fixed 0.5 ms a step;
+# $t_{prefill}$ is the arithmetic of one prompt; $\lambda$ the arrivals; $h$ the share of its capacity at which a
+# replica is run. Six lines against the library, from which they borrow only the batch (your exercise 2):
 
 # %%
 base = Journey(model=model, device=device).with_changes(
@@ -104,14 +106,14 @@ for name, mine in (("kv_bytes_per_token", kv), ("memory_batch", room), ("num_rep
 link_strip(base)
 
 # %% [markdown]
-# `P_mm` leaves out the embedding rows, which are looked up and not multiplied. The counts are exact; the dollars stand
-# on two assumed shares of the peaks (0.6 and 0.8), so they come with a band from now on. The formula ends where its
-# assumptions end: steady traffic, mean lengths, nothing overlapping but arithmetic and weights.
+# The counts are exact; the dollars stand on two assumed shares of the peaks (0.6 of the FLOP/s, 0.8 of the bytes/s), so
+# they come with a band from now on. The formula ends where its assumptions end: steady traffic, mean lengths, nothing
+# overlapping but arithmetic and weights.
 #
 # ## Exercise 1: what fits
 #
-# The link that the second engineer broke. Weights and cache are in bf16, two bytes a number; the engine may use 0.9 of
-# the memory and keeps 3e9 bytes for itself. `memory_gb` is as on a data sheet.
+# The link that the second engineer broke. Weights and cache are in bf16, two bytes a number. Of all the memory the
+# engine may use 0.9, and of that it keeps 3e9 bytes for itself. `memory_gb` is as on a data sheet.
 
 # %% role="exercise" grade_id="w4-5-sequences" points=2
 def sequences_that_fit(num_parameters, num_layers, num_heads, num_kv_heads, head_size, tokens, memory_gb):
@@ -161,10 +163,13 @@ change_bands([(name, j.diff(base).relative_band) for name, j in moved.items()])
 # Parameters are stored **once for all** requests and read once a step for the whole batch. A cache is stored and read
 # **once for each**. Multiply the second by four and the room falls from 224 sequences to 54.
 #
-# 256 columns, or 2,048, cost a little everywhere and nothing on the invoice: they eat headroom in the last replica.
-# And the bars say how sure this is. Over compute efficiencies 0.4 to 0.7 and bandwidth efficiencies 0.6 to 0.9 the head
-# edit costs +101 % to +177 %: an uncertain number, and a certain decision, for at none of the 49 points is 32 heads the
-# cheaper choice.
+# A layer brings parameters *and* cache: dearer than its share of them. Half of a doubled vocabulary is only looked up:
+# cheaper. 256 columns, or 2,048, cost a little everywhere and nothing on the invoice: they eat what was left of the
+# last replica.
+#
+# The bars say how sure this is. Over compute efficiencies 0.4 to 0.7 and bandwidth efficiencies 0.6 to 0.9 the head
+# edit costs +101 % to +177 %: an uncertain number, and a certain decision, for at none of the 7 × 7 points tried are 32
+# heads the cheaper choice.
 #
 # ## Predict: who is to blame?
 #
@@ -207,8 +212,8 @@ check("w4-5-largest-batch", largest_batch)
 # ## Predict: what is INT4 worth?
 #
 # Store the weights in 4.25 bits instead of 16. At the promise of 50 ms this saves half a percent of the continuous
-# dollars: the step hardly waits for weights. Now promise 10 ms, and nothing else changes. By how many percent does INT4
-# move the dollars then? (A saving is negative.)
+# dollars: the arithmetic of 211 tokens takes nearly as long as reading the weights. Now promise 10 ms, and nothing
+# else changes. By how many percent does INT4 move the dollars then? (A saving is negative.)
 
 # %% role="predict" id="w4-5-int4" guess="-10 -40 -2"
 predict("w4-5-int4", ..., low=..., high=..., unit="% of continuous dollars")
@@ -253,16 +258,17 @@ print("Shapley:", ", ".join(f"{name} {usd:+,.0f}" for name, usd in journey.diff(
 what_moved_it(journey, base)[0]
 
 # %% [markdown]
-# Together they cost **\$1,295**, less than a replica's rounding: the invoice does not move at all. The sum is the same in
+# Together they cost **\$1,295** more, less than one replica: the invoice does not move at all. The sum is the same in
 # both orders, the shares are not: INT4 saved **\$70** or **\$15,872**, as you like to tell it. The Shapley value takes
 # the mean over all orders: no order is favoured, what changes nothing gets nothing, and the shares add up to the cent.
-# It is a convention, and a fair one; it is no cause that you could measure on its own.
+# It is a fair convention; it is no cause that you could measure on its own.
 #
 # ## Exercise 3: what is worth money?
 #
 # The strip marks what **binds** now. Is that where money is saved? Give each of four things 10 % more:
 # `efficiency_compute` (arithmetic), `efficiency_bandwidth`, `memory_fraction`, `tpot_seconds` (promise). Return the
-# name of the one that leaves the fewest continuous dollars to pay: one of the four keys of `fields`.
+# name of the one that leaves the fewest continuous dollars to pay: one of the four keys of `fields`. What a field is
+# now you read as `journey["efficiency_compute"]`.
 
 # %% role="exercise" grade_id="w4-5-relief" points=3
 def best_relief(model, device, promise_ms, prompt_tokens):
@@ -272,8 +278,7 @@ def best_relief(model, device, promise_ms, prompt_tokens):
     fields = {"arithmetic": "efficiency_compute", "bandwidth": "efficiency_bandwidth",
               "memory": "memory_fraction", "promise": "tpot_seconds"}
     ### BEGIN SOLUTION
-    now = {field: getattr(journey, field, promise_ms / 1000) for field in fields.values()}
-    dollars = {name: journey.with_changes(**{field: 1.1 * now[field]})["continuous_usd_per_month"]
+    dollars = {name: journey.with_changes(**{field: 1.1 * journey[field]})["continuous_usd_per_month"]
                for name, field in fields.items()}
     return min(dollars, key=dollars.get)
     ### END SOLUTION
@@ -287,7 +292,8 @@ check("w4-5-relief", best_relief)
 #
 # ## Exercises 4 and 5: the staircase
 #
-# Nobody rents 6.07 replicas. First the invoice: whole replicas, `spares` on top, each of so many `devices`.
+# Nobody rents 6.07 replicas: the base rents 7, and one to spare if another fails. First the invoice: whole replicas,
+# `spares` on top, each of so many `devices`.
 #
 # Then turn it around. Traffic of `rate` requests a second arrives; one replica could serve `replica_rate` and is run at
 # the share `headroom` of that. Up to which rate does the invoice stay as it is? The request beyond it buys a replica.
