@@ -320,6 +320,8 @@ def test_a_forgotten_branch_is_not_taken_for_an_untouched_cell():
     assert judge(record, lambda n: None).misconception == "not-attempted"
 
 
-@pytest.mark.parametrize("exercise_id", [None, 3, ..., np.ones(3), ["w2-2-misses"], check], ids=repr)
+@pytest.mark.parametrize(
+    "exercise_id", [None, 3, ..., np.ones(3), ["w2-2-misses"], check], ids=lambda value: type(value).__name__
+)
 def test_an_id_that_is_no_text_is_an_unknown_exercise(exercise_id):
     assert "unknown exercise" in check(exercise_id, 3).message
