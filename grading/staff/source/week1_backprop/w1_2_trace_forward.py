@@ -10,7 +10,7 @@
 # kept. In this lesson you do that by hand for 12 numbers, by machine for any module, and at the end for a
 # bill.
 #
-# About 55 minutes: four predictions, five exercises, one slider board, one bill.
+# About 65 minutes: four predictions, five exercises, one slider board, one bill.
 
 # %% role="setup"
 import numpy as np

@@ -6,7 +6,7 @@
 # numbers, 7.6 times fewer misses. Same loops, same cache. What does the cache hold against 128?
 #
 # You will count every miss of a loop nest by simulation, then on paper, and find where the paper stops being
-# right. About 60 minutes. At the end you will know why 128 is a bad number, and what a bad number costs.
+# right. About 80 minutes. At the end you will know why 128 is a bad number, and what a bad number costs.
 
 # %% role="setup"
 from IPython.display import display

@@ -7,7 +7,7 @@
 # the tile decide, and at which height is there a tie?
 #
 # You will run one row of a softmax by hand in two tiles, then whole heads on a small machine that counts every byte and
-# refuses what does not fit, and then follow the bytes to seconds and to a monthly bill. About 60 minutes.
+# refuses what does not fit, and then follow the bytes to seconds and to a monthly bill. About 85 minutes.
 
 # %% role="setup"
 import math
