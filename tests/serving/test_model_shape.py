@@ -279,8 +279,8 @@ def test_four_bit_bytes_round_up():
 
 
 def test_a_huge_shape_stays_exact():
-    shape = model_shape("llama-3.1-405b").with_changes(num_layers=10**6)
-    assert shape.num_parameters == 2 * 128256 * 16384 + 16384 + 10**6 * (
+    shape = model_shape("llama-3.1-405b").with_changes(num_layers=10**4)
+    assert shape.num_parameters == 2 * 128256 * 16384 + 16384 + 10**4 * (
         2 * 16384**2 + 2 * 16384 * 1024 + 3 * 16384 * 53248 + 2 * 16384
     )
 
