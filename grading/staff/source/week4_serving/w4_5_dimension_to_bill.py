@@ -265,10 +265,10 @@ what_moved_it(journey, base)[0]
 #
 # ## Exercise 3: what is worth money?
 #
-# The strip marks what **binds** now. Is that where money is saved? Give each of four things 10 % more:
-# `efficiency_compute` (arithmetic), `efficiency_bandwidth`, `memory_fraction`, `tpot_seconds` (promise). Return the
-# name of the one that leaves the fewest continuous dollars to pay: one of the four keys of `fields`. What a field is
-# now you read as `journey["efficiency_compute"]`.
+# The strip marks what **binds** now: what stops the batch, and what its matmuls wait for. Is that where money is
+# saved? Give each of four things 10 % more: `efficiency_compute` (arithmetic), `efficiency_bandwidth`,
+# `memory_fraction`, `tpot_seconds` (promise). Return the name of the one that leaves the fewest continuous dollars to
+# pay: one of the four keys of `fields`. What a field is now you read as `journey["efficiency_compute"]`.
 
 # %% role="exercise" grade_id="w4-5-relief" points=3
 def best_relief(model, device, promise_ms, prompt_tokens):
