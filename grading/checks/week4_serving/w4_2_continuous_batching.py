@@ -1,12 +1,13 @@
 """Checks of lesson 4.2: right answers are counted on the library's schedulers, allocator and simulator."""
 
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.lesson import Diagnosis, Exercise
+from course_lib.lesson import Diagnosis, Exercise, Raised
 from course_lib.serving import (
     SLO,
     AffineStepTime,
@@ -52,8 +53,7 @@ def batches_of(lengths, batch):
 
 
 def greedy_steps(lengths, slots, lost=0):
-    """Each request goes to the lane that is free first; ``lost`` iterations pass before a freed lane is "
-    "used."""
+    """Each request goes to the lane that is free first; ``lost`` iterations pass before a freed lane is used."""
     free_at = [0] * slots
     for length in lengths:
         lane = free_at.index(min(free_at))
@@ -66,7 +66,7 @@ def _draw_lengths(rng):
     return tuple(int(length) for length in rng.integers(1, 30, size=count)), rows
 
 
-# Exercise 3: an iteration-level scheduler whose only free choice is the learner's function.
+# Exercise 4: an iteration-level scheduler whose only free choice is the learner's function.
 
 
 class _AdmissionScheduler:
@@ -100,10 +100,12 @@ class _AdmissionScheduler:
         picked = self.admit(waiting, self.num_slots - len(self.running), free_blocks, self.kv_cache.block_tokens)
         if picked is None or picked is ...:
             raise NotImplementedError  # the cell as it was released
-        picked = [int(position) for position in picked]
-        if len(set(picked)) != len(picked) or any(not 0 <= position < len(waiting) for position in picked):
-            raise ValueError(f"admit returned {picked} for {len(waiting)} waiting: positions, each once, are needed")
-        return picked
+        listed = list(picked) if isinstance(picked, Iterable) else [None]
+        positions = [int(place) for place in listed if isinstance(place, (int, float, np.number))]
+        known = all(0 <= place < len(waiting) for place in positions)
+        if not known or len(positions) != len(listed) or len(set(positions)) != len(positions):
+            raise _NotPositionsError(f"admit returned {picked!r} for waiting = {waiting!r}")
+        return positions
 
     def _blocks(self, state):
         return self.kv_cache.blocks_for(state.request.most_kv_tokens)
@@ -132,6 +134,10 @@ class _TooManyError(Exception):
     """More sequences run than there are slots."""
 
 
+class _NotPositionsError(ValueError):
+    """What came back are not positions in the queue, each once."""
+
+
 class _AdmissionPolicy:
     name = "yours"
 
@@ -149,8 +155,7 @@ def _trace(requests):
 
 
 def run_admission(admit, requests, slots, blocks, block_tokens):
-    """Serve a trace with steps of one second: what went wrong, who was admitted in which order, when who "
-    "began."""
+    """Serve a trace with steps of one second: what went wrong, who was admitted in which order, when who began."""
     policy, crash, first = _AdmissionPolicy(admit, slots), "nothing", ()
     try:
         report = simulate(
@@ -186,8 +191,7 @@ def admission(requests, slots, blocks, block_tokens):
 
 
 def _admit_with(needs, *, skips=False, subtracts=True, strict=False, most=None, order=None, heeds_slots=True):
-    """An admission with one idea changed; ``needs(prompt, output, block_tokens)`` are the blocks it sets "
-    "aside."""
+    """An admission with one idea changed; ``needs(prompt, output, block_tokens)`` are the blocks it sets aside."""
 
     def admit(waiting, free_slots, free_blocks, block_tokens):
         picked, left = [], free_blocks
@@ -264,7 +268,7 @@ def _draw_admission(rng):
     return requests, int(rng.integers(2, 5)), largest + int(rng.integers(2, 6)), block_tokens
 
 
-# Exercise 4: sequences are put into the library's allocator, and its empty places are counted.
+# Exercise 3: sequences are put into the library's allocator, and its empty places are counted.
 
 
 @cache
@@ -310,8 +314,7 @@ def _report(requests, slots, ttft_promise, tpot_promise):
 
 
 def served(report):
-    """The rows of a run without idle time: a request is admitted at the start of the step that gives its "
-    "first token."""
+    """The rows of a run without idle time: a request is admitted as the step of its first token starts."""
     begin = report.requests_trace.arrival_at_seconds[0]
     clock = begin + np.concatenate(([0.0], np.cumsum(report.log.segments[:, 1])))
     starts = {round(end, 6): float(start) for start, end in pairwise(clock)}
@@ -386,6 +389,16 @@ EXERCISES = (
                 hint="That is the number of tokens delivered: every row stops with its own request, as if "
                 "the batch "
                 "were as long as its mean. When may the batch end?",
+            ),
+            Diagnosis(
+                name="only-wasted-rows",
+                wrong=lambda lengths, batch: sum(len(b) * max(b) - sum(b) for b in batches_of(lengths, batch)),
+                hint="Those are the rows thrown away. The useful ones are computed too.",
+            ),
+            Diagnosis(
+                name="share-not-rows",
+                wrong=lambda lengths, batch: sum(lengths) / sum(len(b) * max(b) for b in batches_of(lengths, batch)),
+                hint="That is the share of useful rows. Count the rows.",
             ),
             Diagnosis(
                 name="tail-batch-forgotten",
@@ -495,6 +508,11 @@ EXERCISES = (
                 "stands empty while another has a queue. Who should get the next request?",
             ),
             Diagnosis(
+                name="counted-from-zero",
+                predicate=lambda got, right, *_: right - got == 1,
+                hint="You give the last iteration its number, counted from 0. How many iterations are there?",
+            ),
+            Diagnosis(
                 name="slot-late",
                 wrong=lambda lengths, slots: greedy_steps(lengths, slots, lost=1),
                 hint="A freed slot stands empty for one iteration in your schedule. The decision is taken "
@@ -526,6 +544,12 @@ EXERCISES = (
                 predicate=lambda got, right, *inputs: got["went wrong"] != "nothing" and not got["order of admission"],
                 hint="Not one request was started on these traces. In the smallest case the engine stands idle with "
                 "two free slots: what keeps your function from taking the head of the queue?",
+            ),
+            Diagnosis(
+                name="not-positions",
+                predicate=lambda got, *_: isinstance(got, Raised) and isinstance(got.error, _NotPositionsError),
+                hint="What came back does not say who starts. The first in the queue is at position 0, and each "
+                "position is named once, in a list.",
             ),
             *(
                 Diagnosis(name=name, wrong=_wrong_admission(admit), hint=_ADMISSION_HINTS[name])
@@ -585,6 +609,20 @@ EXERCISES = (
                 name="slots-not-share",
                 wrong=lambda lengths, block: sum(-n % block for n in lengths),
                 hint="That is the number of empty slots. A share is asked: of what?",
+            ),
+            Diagnosis(
+                name="percent", ratio=100,
+                hint="Your number is in percent. A share lies between 0 and 1.",
+            ),
+            Diagnosis(
+                name="full-share",
+                wrong=lambda lengths, block: sum(lengths) / sum(-(-n // block) * block for n in lengths),
+                hint="That is the share that holds tokens. The other one is asked.",
+            ),
+            Diagnosis(
+                name="last-block-missing",
+                wrong=lambda lengths, block: _waste(sum(n // block * block for n in lengths), lengths),
+                hint="You rounded the blocks down. Where do the last tokens of a sequence lie?",
             ),
             Diagnosis(
                 name="mean-of-shares",
@@ -684,6 +722,26 @@ EXERCISES = (
                 name="single-token-refused",
                 wrong=_wrong_goodput(lambda *one: one[0].output_tokens > 1 and is_good(*one)),
                 hint="An answer of one token has no gap, so no pace that it could break.",
+            ),
+            Diagnosis(
+                name="single-token-divided",
+                predicate=lambda got, *_: isinstance(got, Raised) and isinstance(got.error, ZeroDivisionError),
+                hint="How many gaps has an answer of one token? Decide what its pace is before you divide.",
+            ),
+            Diagnosis(
+                name="number-not-rate",
+                wrong=_wrong_goodput(is_good, scale=lambda rows: 1),
+                hint="That is the number of good requests. In how many seconds?",
+            ),
+            Diagnosis(
+                name="last-to-arrive",
+                wrong=_wrong_goodput(is_good, scale=lambda rows: rows[-1].finish - rows[0].arrival),
+                hint="Your run ends with the request that came last. Is its last token the last of all?",
+            ),
+            Diagnosis(
+                name="arrivals-only",
+                wrong=_wrong_goodput(is_good, scale=lambda rows: rows[-1].arrival - rows[0].arrival),
+                hint="Your run ends when the last request arrives. Who is still being served then?",
             ),
             Diagnosis(
                 name="share-not-rate",

@@ -216,6 +216,12 @@ def counting(test):
     return lambda requests, t, p: sum(bool(test(r, t, p)) for r in requests) / length_of(requests)
 
 
+def good_of_gaps(requests, t, p):
+    return sum(ttft(r) <= t and (r.finish - r.first_token) / (r.output_tokens - 1) <= p for r in requests) / length_of(
+        requests
+    )
+
+
 def by_average(requests, t, p):
     ok = np.mean([ttft(r) for r in requests]) <= t and np.mean([pace(r) for r in requests if r.output_tokens > 1]) <= p
     return ok * len(requests) / length_of(requests)
@@ -228,6 +234,8 @@ PROOFS = (
         mutants=(
             Mutant(name="only-useful-rows", answer=lambda lengths, batch: sum(lengths)),
             Mutant(name="only-useful-rows", label="mean", answer=lambda n, batch: len(n) * np.mean(n)),
+            Mutant(name="only-wasted-rows", answer=lambda n, batch: static_by_simulation(n, batch) - sum(n)),
+            Mutant(name="share-not-rows", answer=lambda n, batch: np.sum(n) / static_by_padding(n, batch)),
             Mutant(name="tail-batch-forgotten", answer=static_without_tail),
             Mutant(name="tail-batch-full", answer=static_full_tail),
             Mutant(name="one-longest-for-all", answer=lambda lengths, batch: max(lengths) * len(lengths)),
@@ -249,6 +257,7 @@ PROOFS = (
             Mutant(name="shortest-first", answer=lambda n, s: continuous_by_heap(sorted(n), s)),
             Mutant(name="fixed-lanes", answer=continuous_cards),
             Mutant(name="slot-late", answer=continuous_late),
+            Mutant(name="counted-from-zero", answer=lambda n, s: continuous_by_clock(n, s) - 1),
             Mutant(name="extra-factor-slots", answer=lambda n, s: s * continuous_by_heap(n, s)),
         ),
         extra_cases=(((1,), 4), ((7, 7, 7), 1), ((3, 3, 3, 3), 2)),
@@ -267,6 +276,10 @@ PROOFS = (
             Mutant(name="same-blocks-twice", answer=admitting(up, keep=True)),
             Mutant(name="one-block-spare", answer=admitting(up, exact=False)),
             Mutant(name="slots-forgotten", answer=admitting(up, mind_slots=False)),
+            Mutant(name="not-positions", label="pairs", answer=lambda w, *room: w[: len(admit_by_while(w, *room))]),
+            Mutant(name="not-positions", label="how many", answer=lambda *given: len(admit_by_while(*given))),
+            Mutant(name="not-positions", label="from one",
+                   answer=lambda *given: [i + 1 for i in admit_by_while(*given)]),
             Mutant(name="admits-nobody", answer=lambda waiting, slots, blocks, size: []),
         ),
         extra_cases=((((0, 1, 1),), 1, 1, 1), (((0, 5, 1), (9, 5, 1)), 4, 2, 4)),
@@ -282,6 +295,9 @@ PROOFS = (
             Mutant(name="one-long-sequence", answer=lambda n, b: 1 - sum(n) / pages(sum(n), b)),
             Mutant(name="longest-reserved", answer=lambda n, b: 1 - sum(n) / (len(n) * pages(max(n), b))),
             Mutant(name="slots-not-share", answer=lambda n, b: sum(pages(x, b) - x for x in n)),
+            Mutant(name="percent", answer=lambda n, b: 100 * waste_by_blocks(n, b)),
+            Mutant(name="full-share", answer=lambda n, b: sum(n) / sum(pages(x, b) for x in n)),
+            Mutant(name="last-block-missing", answer=lambda n, b: 1 - sum(n) / sum(x - x % b for x in n)),
             Mutant(name="mean-of-shares", answer=lambda n, b: sum(1 - x / pages(x, b) for x in n) / len(n)),
         ),
         extra_cases=(((1,), 1), ((16,), 16), ((17, 1), 16)),
@@ -305,6 +321,15 @@ PROOFS = (
                    answer=counting(lambda r, t, p: r.output_tokens > 1 and ttft(r) <= t and pace(r) <= p)),
             Mutant(name="share-not-rate",
                    answer=lambda requests, t, p: good_by_loop(requests, t, p) * length_of(requests) / len(requests)),
+            Mutant(name="single-token-divided", answer=good_of_gaps),
+            Mutant(name="number-not-rate",
+                   answer=lambda requests, t, p: good_by_loop(requests, t, p) * length_of(requests)),
+            Mutant(name="last-to-arrive",
+                   answer=lambda requests, t, p: good_by_loop(requests, t, p) * length_of(requests)
+                   / (requests[-1].finish - requests[0].arrival)),
+            Mutant(name="arrivals-only",
+                   answer=lambda requests, t, p: good_by_loop(requests, t, p) * length_of(requests)
+                   / (max(r.arrival for r in requests) - requests[0].arrival)),
             Mutant(name="throughput", answer=counting(lambda r, t, p: True)),
             Mutant(name="clock-from-zero",
                    answer=lambda requests, t, p: good_by_loop(requests, t, p) * length_of(requests)

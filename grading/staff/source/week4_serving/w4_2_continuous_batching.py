@@ -156,7 +156,7 @@ policies = static_batching(slots), continuous_batching(slots), chunked_prefill(c
 reveal("w4-2-useful-rows", lambda: full_queue[slots // 4].slot_utilization)
 
 # %%
-print(f"{'B':>4} {'counted':>10} {'on these lengths':>18} {'exact for the law':>19} {'1/H_B':>8} {'standard error':>16}")
+print("   B    counted   on these lengths   exact for the law    1/H_B   standard error")
 for batch, report in full_queue.items():
     drawn = report.requests_trace.output_tokens.reshape(-1, batch)  # (batches, B)
     longest_of_each = drawn.max(axis=1)
@@ -201,10 +201,10 @@ def saturated_requests_per_second(policy):
 reveal("w4-2-gain", lambda: saturated_requests_per_second(policies[1]) / saturated_requests_per_second(policies[0]))
 
 # %% [markdown]
-# The trap was to read rows as seconds. The iterations fall as promised, 4.13 times. But each takes 1.50 times as
-# long, and $4.13 / 1.50 = 2.75$. A row computed for a dead answer is cheap: it reads no KV cache, and the weights are
-# read once for the batch anyway. A living row reads its context, and brings a prompt that must be computed. (The next
-# cell prints the counts. Its third policy gets back to 3.5 times; hold on to that.)
+# The trap was to read rows as seconds. The iterations fall as promised, 4.13 times. But each takes 1.50 times as long,
+# and $4.13 / 1.50 = 2.75$. A row computed for a dead answer is cheap in this model of a step: it reads no KV cache,
+# and the weights are read once for the batch anyway. A living row reads its context, and brings a prompt that must be
+# computed. (The next cell prints the counts. Its third policy gets back to 3.5 times; hold on to that.)
 #
 # ## The puzzle: four requests a second
 #
@@ -250,7 +250,7 @@ reveal("w4-2-stall", lambda: curves[1].reports[rates.index(rate)].itl_max_quanti
 # chunk far below leaves the multipliers idle; a chunk above is paid in everyone's gap.
 
 # %%
-ridge = machine.peak("bf16") / machine.memory_bytes_per_second  # FLOP per byte; a bf16 weight: one token per FLOP/byte
+ridge = machine.peak("bf16") / machine.memory_bytes_per_second  # FLOP per byte
 hides = ridge * step_time.efficiency_compute / step_time.efficiency_bandwidth
 budgets = sorted({slots * factor for factor in (1, 2, 3, 4, 8, 12, 16, 32, 64)} | {int(hides)})
 chunk_dial_figure(engine, budgets, slots=slots, hides=hides)
@@ -274,21 +274,21 @@ def empty_share(kept, block):
         pool.append(name, length)
     return pool.wasted_tokens / (pool.num_used_blocks * block)
 
-
 every_length, half = range(1, longest + 1), longest // 2 // block_tokens * block_tokens
 mean = sum(every_length) / len(every_length)
 print(f"each length from 1 to {longest:,} once, {reserved:,} reserved at once: {1 - mean / reserved:.3%} empty")
 for block in (block_tokens, 4 * block_tokens):
     print(f"the same in blocks of {block}: {empty_share(every_length, block):.3%} empty")
 for length in (half, half + 1):
-    print(f"nine sequences of {length}, blocks of {block_tokens}: {empty_share([length] * 9, block_tokens):.3%} empty")
+    share = empty_share([length] * 9, block_tokens)
+    print(f"nine sequences of {length}, blocks of {block_tokens}: {share:.3%} empty")
 
 # %% [markdown]
 # If every remainder is equally likely, the last block is half empty less half a token: $(b-1)/2$ slots of
-# $\bar n + (b-1)/2$, here 7.5 of 568, which is 1.320 %, and the count agrees exactly. Reserving 2,048 tokens at once
-# leaves 72.6 % empty. The last line shows where the formula ends: lengths that are multiples of the block waste
-# nothing, and one token more wastes the most. (Kwon and others measured 38 % of the KV memory holding tokens before,
-# 96 % after.)
+# $\bar n + (b-1)/2$ at a mean length $\bar n$, here 7.5 of 568, which is 1.320 %, and the count agrees exactly.
+# Reserving 2,048 tokens at once leaves 72.6 % empty. The last line shows where the formula ends: lengths that are
+# multiples of the block waste nothing, and one token more wastes the most. (Kwon and others measured 20 to 38 % of the
+# KV memory holding tokens before, 96 % after.)
 #
 # ### Exercises 3 and 4: the waste of given sequences, and the scheduler's decision
 #
@@ -336,14 +336,15 @@ check("w4-2-admit", admit)
 # %% [markdown]
 # ## Goodput, and the bill
 #
-# At 16 requests a second the continuous engine is at its best throughput, 13.4 a second. Its dashboard is green, its
+# At 16 requests a second the continuous engine delivers 13.4 a second, near its best. Its dashboard is green, its
 # users wait 9 s, and 1.4 requests a second are good.
 #
 # ### Exercise 5: goodput
 #
-# Each row of `requests` has `arrival`, `admitted`, `first_token`, `finish`, `output_tokens` and `longest_gap`, times
-# in seconds on one clock. A request is good if its TTFT, as its user sees it, and its TPOT are at most what was
-# promised. The run lasts from the first arrival to the last token. Not every column is needed.
+# Each row of `requests` has attributes (`row.arrival`): `arrival`, `admitted`, `first_token`, `finish`,
+# `output_tokens` and `longest_gap`, times in seconds on one clock. A request is good if its TTFT, as its user sees it,
+# and its TPOT are at most what was promised. The run lasts from the first arrival to the last token. Not every column
+# is needed.
 #
 # The cell after the exercise sizes a fleet for 60 requests a second: by the highest rate at which 95 % of a replica's
 # requests are good, on three draws of the traffic, with one spare replica. Counts are exact for a draw; the band is
@@ -351,8 +352,8 @@ check("w4-2-admit", admit)
 # absurd: to keep a wait of half a second, a static server must stand nearly idle, because whoever meets a batch under
 # way waits for its longest answer.
 #
-# The last cell is yours to turn: load, policy, chunk. Each move simulates a run and marks it. Without a running kernel, the figure of
-# waiting above and that of goodput below are the same pictures, standing still.
+# The last cell is yours to turn: load, policy, chunk. Each move simulates a run and marks it. Without a running
+# kernel, the figure of waiting above and that of goodput below are the same pictures, standing still.
 
 # %% role="exercise" grade_id="w4-2-goodput" points=3
 def goodput(requests, ttft_promise, tpot_promise):
@@ -379,7 +380,8 @@ for policy in policies:
     bills = [bill(tariff=tariff, num_replicas=fleet_rate / kept) for kept in (draws[-1], draws[0])]
     dollars = " to ".join(dict.fromkeys(f"${found.billed_usd_per_month:,.0f}" for found in bills))
     replicas = " to ".join(dict.fromkeys(f"{found.num_replicas_billed:,}" for found in bills))
-    print(f"{policy.name:<16} {draws[0]:6.3g} to {draws[-1]:6.3g} /s each, {replicas:>14} replicas, {dollars} a month")
+    print(f"{policy.name:<16} {draws[0]:6.3g} to {draws[-1]:6.3g} /s each, {replicas:>14} replicas,",
+          f"{dollars} a month")
 print(f"on-demand offers of this chip: ${min(market):.2f} to ${max(market):.2f} an hour")
 goodput_figure(curves)
 
@@ -399,6 +401,7 @@ load_dial(engine, curves, slots=slots, rate=3.0 * rate, chunk=chunk)
 # - A token budget at the ridge point hides prompts behind the reading of weights: more throughput *and* shorter gaps,
 #   paid with a slightly later first token.
 #
-# Sources: Yu and others, *Orca*, OSDI 2022, section 3.1 (iteration-level scheduling). Kwon and others, *PagedAttention*,
-# SOSP 2023, sections 3 and 4, figure 2 (blocks, waste). Agrawal and others, *Sarathi-Serve*, OSDI 2024, section 4
-# (chunked prefill). Zhong and others, *DistServe*, OSDI 2024, section 2 (goodput). The prices carry their sources.
+# Sources: Yu and others, *Orca*, OSDI 2022 (iteration-level scheduling). Kwon and others, *PagedAttention*, SOSP 2023,
+# sections 3 and 4, figure 2 (blocks, waste). Agrawal and others, *Sarathi-Serve*, OSDI 2024, section 4 (chunked
+# prefill). Zhong and others, *DistServe*, OSDI 2024 (goodput: the highest rate that keeps the promises, as in the
+# table of the fleet). The prices carry their sources.
