@@ -1,6 +1,6 @@
 """Speed of the trace room, as ratios to a peer in the same run.
 
-Rows: import time beside numpy, trace_torch beside torch.utils.flop_counter on a Llama-3-70B-shaped module on the
+Rows: import time beside numpy, trace_torch beside torch.utils.flop_counter on Llama-3-70B on the
 meta device, and the overhead of record() per operation. Run: python benchmarks/bench_trace.py
 """
 
@@ -15,70 +15,17 @@ import time
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from course_lib.serving.model_shape import model_shape
+from course_lib.serving.reference_decoder import reference_decoder
 from course_lib.trace import Table, trace_torch
 
 
-class Block(nn.Module):
-    """Pre-norm transformer block: grouped-query attention and a gated feed-forward layer."""
-
-    def __init__(self, *, model_size: int, num_heads: int, num_kv_heads: int, feed_forward_size: int) -> None:
-        super().__init__()
-        self.head_size = model_size // num_heads
-        kv_size = num_kv_heads * self.head_size
-        self.attention_norm = nn.RMSNorm(model_size)
-        self.query = nn.Linear(model_size, model_size, bias=False)
-        self.key = nn.Linear(model_size, kv_size, bias=False)
-        self.value = nn.Linear(model_size, kv_size, bias=False)
-        self.output = nn.Linear(model_size, model_size, bias=False)
-        self.feed_forward_norm = nn.RMSNorm(model_size)
-        self.gate = nn.Linear(model_size, feed_forward_size, bias=False)
-        self.up = nn.Linear(model_size, feed_forward_size, bias=False)
-        self.down = nn.Linear(feed_forward_size, model_size, bias=False)
-
-    def _heads(self, x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H, T, d)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # (B, T, E)
-        h = self.attention_norm(x)
-        q, k, v = self._heads(self.query(h)), self._heads(self.key(h)), self._heads(self.value(h))
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        x = x + self.output(attended.transpose(1, 2).flatten(2))
-        h = self.feed_forward_norm(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
-
-
-class Decoder(nn.Module):
-    """A decoder of the Llama-3 shape (rotary positions left out: they hold no parameters); the default is 70B."""
-
-    def __init__(
-        self, *, num_layers: int = 80, model_size: int = 8192, num_heads: int = 64, num_kv_heads: int = 8,
-        feed_forward_size: int = 28672, vocab_size: int = 128256,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, model_size)
-        self.layers = nn.ModuleList(
-            Block(model_size=model_size, num_heads=num_heads, num_kv_heads=num_kv_heads,
-                  feed_forward_size=feed_forward_size)
-            for _ in range(num_layers)
-        )  # fmt: skip
-        self.norm = nn.RMSNorm(model_size)
-        self.head = nn.Linear(model_size, vocab_size, bias=False)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens)
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.norm(x))
-
-
-def llama_70b_on_meta(num_tokens: int = 2048) -> tuple[Decoder, torch.Tensor]:
-    """The 70B-shaped decoder in bf16 on the meta device, and one sequence of tokens."""
-    with torch.device("meta"):
-        return Decoder().to(torch.bfloat16), torch.zeros(1, num_tokens, dtype=torch.long)
+def llama_70b_on_meta(num_tokens: int = 2048) -> tuple[nn.Module, torch.Tensor]:
+    """Llama-3-70B in bf16 on the meta device, and one sequence of tokens."""
+    return reference_decoder(model_shape("llama-3-70b")), torch.zeros(1, num_tokens, dtype=torch.long, device="meta")
 
 
 def seconds(*runs: Callable[[], object], repeats: int = 5) -> tuple[float, ...]:

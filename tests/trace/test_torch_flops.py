@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.bench_trace import Decoder
+from course_lib.serving.model_shape import model_shape
+from course_lib.serving.reference_decoder import reference_decoder
 from course_lib.trace import trace_torch
 
 SIZE = st.integers(1, 8)
@@ -195,8 +196,8 @@ def test_composite_operations_of_inference_mode_are_opened():
 def test_a_70b_model_traces_on_meta_and_equals_its_closed_form():
     # Per token 2 * P_mm, P_mm = P - V*D less norms; attention 4*T*T*D a layer forward (causal counted as dense)
     tokens = 2048
-    with torch.device("meta"):
-        model, batch = Decoder().to(torch.bfloat16), torch.zeros(1, tokens, dtype=torch.long)
+    model = reference_decoder(model_shape("llama-3-70b"))
+    batch = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     assert sum(p.numel() for p in model.parameters()) == 70_553_706_496
     trace = trace_torch(model, batch)
     matrices = sum(p.numel() for p in model.parameters() if p.dim() == 2) - 128_256 * 8192
@@ -204,4 +205,4 @@ def test_a_70b_model_traces_on_meta_and_equals_its_closed_form():
     assert trace.forward.matmul_flops == forward
     assert trace.backward.matmul_flops == 2 * forward  # tokens need no gradient, but every matrix is above them
     assert trace.complete
-    assert trace.by_module(depth=2)["layers.79"] == trace.by_module(depth=2)["layers.7"]
+    assert trace.by_module(depth=2)["blocks.79"] == trace.by_module(depth=2)["blocks.7"]
