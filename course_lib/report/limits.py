@@ -25,6 +25,8 @@ LIMITS = (
     Limit(what="Lengths enter by their means", effect="long outputs hold memory longer: the true bill is higher"),
     Limit(what="Load is constant through the day", effect="with a daily peak you pay for the peak, or you scale"),
     Limit(what="Uneven use of experts", effect="the busiest expert sets the pace of a mixture model: higher"),
+    Limit(what="Unpacking weights stored in few bits", effect="free here, arithmetic on a real machine: higher"),
+    Limit(what="Arithmetic hides perfectly behind reading the weights", effect="it does so only in part: higher"),
     Limit(what="Communication never overlaps arithmetic", effect="good engines hide part of it: lower"),
     Limit(what="Speculative decoding", effect="pays at small batches, costs at large ones: either way"),
     Limit(what="Host: tokenizing, scheduling, Python", effect="small models wait for it: higher"),

@@ -105,7 +105,7 @@ def continuous_batching(max_batch: int) -> IterationLevelBatching:
 def chunked_prefill(token_budget: int, max_batch: int) -> IterationLevelBatching:
     """Iteration-level scheduling with at most ``token_budget`` tokens a step: decodes first, then chunks of prompts.
 
-    Source: Agrawal et al. (2024), Sarathi-Serve, section 4; vLLM documentation, chunked prefill.
+    Source: Agrawal et al. (2024), Sarathi-Serve; vLLM documentation, chunked prefill.
 
     >>> chunked_prefill(512, 64).name
     'chunked(64, 512)'

@@ -287,8 +287,8 @@ for length in (half, half + 1):
 # If every remainder is equally likely, the last block is half empty less half a token: $(b-1)/2$ slots of
 # $\bar n + (b-1)/2$ at a mean length $\bar n$, here 7.5 of 568, which is 1.320 %, and the count agrees exactly.
 # Reserving 2,048 tokens at once leaves 72.6 % empty. The last line shows where the formula ends: lengths that are
-# multiples of the block waste nothing, and one token more wastes the most. (Kwon and others measured 20 to 38 % of the
-# KV memory holding tokens before, 96 % after.)
+# multiples of the block waste nothing, and one token more wastes the most. (Kwon and others, figure 2: in the best
+# system without paging 38.2 % of the KV memory held tokens, with paging 96.3 %.)
 #
 # ### Exercises 3 and 4: the waste of given sequences, and the scheduler's decision
 #
@@ -402,6 +402,6 @@ load_dial(engine, curves, slots=slots, rate=3.0 * rate, chunk=chunk)
 #   paid with a slightly later first token.
 #
 # Sources: Yu and others, *Orca*, OSDI 2022 (iteration-level scheduling). Kwon and others, *PagedAttention*, SOSP 2023,
-# sections 3 and 4, figure 2 (blocks, waste). Agrawal and others, *Sarathi-Serve*, OSDI 2024, section 4 (chunked
-# prefill). Zhong and others, *DistServe*, OSDI 2024 (goodput: the highest rate that keeps the promises, as in the
-# table of the fleet). The prices carry their sources.
+# figure 2 (blocks, waste). Agrawal and others, *Sarathi-Serve*, OSDI 2024 (chunked prefill). Zhong and others,
+# *DistServe*, OSDI 2024 (goodput: the highest rate that keeps the promises, as in the table of the fleet). The prices
+# carry their sources.

@@ -239,7 +239,8 @@ for ms in promises_ms:
 # One edit, five financial verdicts. A tight promise forces a small batch; a small batch divides the weights among few;
 # then the bytes of the weights *are* the bill. The last column answers "are you sure?": at 50 ms the FP8 cache wins
 # everywhere, at 12 ms INT4 does, and at 20 ms the two are so near that the ranking turns over on 20 % of the
-# efficiencies. Calibrate before you choose there. (What each costs in quality you measured in week 3.)
+# efficiencies. Calibrate before you choose there. Two things this table does not price: unpacking INT4 takes time on a real
+# machine and none here, and what either format costs in quality is a question for week 3.
 #
 # ## Who gets the credit?
 #
